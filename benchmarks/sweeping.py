@@ -21,7 +21,7 @@ from tests.support import servers
 from zaqar_redis.benchmarks import report
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.records import NewMessage
 from zaqar_redis.storage.redis import RedisDriver
 

@@ -26,13 +26,13 @@ from pyspark.sql import functions as F
 from tqdm import tqdm
 
 from zaqar_redis import clock
-from zaqar_redis.keyspace import embedded
-from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.keyspace.client import BlockingClient
+from zaqar_redis.keyspace import blocking, embedded
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.records import NewMessage
 from zaqar_redis.spark.jobs.analytics import analytics
 from zaqar_redis.spark.jobs.archive import archive
-from zaqar_redis.spark.jobs.replay import ReplaySettings, replay
+from zaqar_redis.spark.jobs.replay import replay
+from zaqar_redis.spark.jobs.replaying.settings import ReplaySettings
 from zaqar_redis.spark.jobs.session import NORMAL, session
 from zaqar_redis.storage.redis.messages import RedisMessages
 
@@ -54,7 +54,7 @@ def store(given: str | None) -> Iterator[str]:
 
 def post(uri: str, number: int) -> None:
     """Posts orders of five shops directly to the store; a service does so over HTTP."""
-    client = BlockingClient(uri, BatchSettings())
+    client = blocking.client(uri, BatchSettings())
     messages = RedisMessages(client, clock.store)
     client_id = str(uuid.uuid4())
     for start in tqdm(range(0, number, POST), desc="posting", unit_scale=POST, unit=" messages"):

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.support import scheduling, servers, spark_classes
+from tests.support import backends, scheduling, servers, spark_classes
 from tests.support.collector import Collector
+from zaqar_redis.keyspace import outages
 
 # No deadline: on a shared machine the duration of one example means nothing. CI runs the
 # same examples each time, so that a failure is due to the change that is tested.
@@ -57,15 +58,36 @@ def pytest_collection() -> Generator[None, object, object]:
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(scope="session")
-def redis_server() -> Iterator[servers.RedisServer]:
-    """A Redis that all tests of one process share: each test uses projects of its own."""
-    with servers.redis_server() as server:
-        yield server
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--store",
+        choices=sorted(backends.BACKENDS),
+        default="redis",
+        help="the store of the services that tests share (default: redis)",
+    )
+
+
+@pytest.fixture(autouse=True)
+def no_outages() -> None:
+    """Lets the log of each test be its own: what it tells of outages depends on those before."""
+    outages.forget()
 
 
 @pytest.fixture(scope="session")
-def service(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+def new_store(pytestconfig: pytest.Config) -> backends.NewStore:
+    """Starts a store of the kind that the option --store names."""
+    return backends.BACKENDS[pytestconfig.getoption("store")]
+
+
+@pytest.fixture(scope="session")
+def redis_server(new_store: backends.NewStore) -> Iterator[backends.Backend]:
+    """A store that all tests of one process share: each test uses projects of its own."""
+    with new_store() as backend:
+        yield backend
+
+
+@pytest.fixture(scope="session")
+def service(redis_server: backends.Backend) -> Iterator[servers.RunningService]:
     """A service with default options, shared like its Redis."""
     with servers.service(redis_server.uri) as running:
         yield running

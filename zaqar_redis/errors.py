@@ -286,6 +286,17 @@ class StoreOwned(Problem):
     status, code, title = 409, 1424, "Conflict"
 
 
+class FormatTooNew(Problem):
+    """A newer release has raised the format of a store above what this one can work with."""
+
+    message = (
+        "The store {store} has format {version}, and releases need to know format {needs}; this "
+        "one knows formats up to {known}. Use the release that has raised the format, or a newer "
+        "one."
+    )
+    status, code, title = 409, 1425, "Conflict"
+
+
 class CannotMove(Problem):
     message = 'The queue "{queue}" cannot move: {why}.'
     status, code, title = 409, 1422, "Conflict"
@@ -321,14 +332,45 @@ class StoreTimeout(StoreUnavailable):
     code = 1702
 
 
+class NotReplicated(StoreUnavailable):
+    message = (
+        "The store {store} has done the operation, but fewer than {replicas} replicas confirmed it "
+        "in time (ack_replicas): it may be lost if the store fails now. Repeat a post with its "
+        "Idempotency-Key; a claim that was made ends with its TTL."
+    )
+    code = 1712
+
+
 class StoreRefuses(StoreUnavailable):
     """The store answers, but does not do it now."""
 
     message = (
-        "The store {store} refuses commands at the moment: it is full, busy, starting or failing "
-        "over. Please try again later."
+        "The store {store} refuses commands at the moment: it is busy, starting or failing over. "
+        "Please try again later."
     )
     code = 1710
+
+
+class StoreInCluster(StoreRefuses):
+    """A node of a Redis Cluster is used like a Redis that has all keys."""
+
+    message = (
+        "The store {store} is one node of a Redis Cluster and does not have all keys. Its URI must "
+        "begin with redis+cluster://, or rediss+cluster:// with TLS."
+    )
+    code = 1715
+
+
+class StoreFull(StoreUnavailable):
+    """The store has no memory for more; claims, deletions and listings go on."""
+
+    message = (
+        "The store {store} is full: it takes nothing new until messages are deleted or expire, or "
+        "its memory limit is raised. Claims and deletions go on."
+    )
+    status, code, title = 507, 1713, "Insufficient storage"
+    # Messages are deleted one by one: nobody gains by coming back each second.
+    retry = 10
 
 
 class MoveLocked(StoreUnavailable):
@@ -348,6 +390,13 @@ class StoresUnavailable(StoreUnavailable):
     code = 1706
 
 
+class BusUnavailable(StoreUnavailable):
+    """*store*: the URI of the bus, without a password."""
+
+    message = "The bus {store} cannot be reached at the moment. Please try again in a few seconds."
+    code = 1711
+
+
 class ServiceStopping(Unavailable):
     message = "This service is about to stop; send requests to another one."
     code = 1709
@@ -363,6 +412,14 @@ class Overloaded(Unavailable):
         "Too many requests are waiting for the store {store}. Please try again in a few seconds."
     )
     code = 1703
+
+
+class TooManyInFlight(Unavailable):
+    message = (
+        "{whose} has {most} requests that are not answered yet, as many as [server] {option} "
+        "allows in a worker. Please try again in a second."
+    )
+    code = 1714
 
 
 class TooManyLongPolls(Unavailable):

@@ -160,6 +160,10 @@ class StoreStatus(Record, frozen=True):
     replicas: int
     #: of those, that lag behind
     replicas_lagging: int
+    #: of a cluster: connected replicas of the primary that has the fewest; None: no cluster
+    cluster_replicas: int | None
+    #: that must have a change before this process acknowledges it
+    ack_replicas: int
     aof: bool
     aof_works: bool
     aof_rewrite_works: bool

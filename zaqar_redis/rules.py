@@ -35,6 +35,8 @@ URI_MAX = 255
 WEIGHT_MAX = 2**32 - 1
 #: No known client library creates longer keys.
 IDEMPOTENCY_KEY_MAX = 255
+#: Characters of a user, role, client id or topic of the routing service: as many as of a channel.
+ROUTING_NAME_MAX = 255
 #: Levels of objects and arrays in metadata: what was written must be readable
 #: everywhere, and how deep a decoder can go depends on its caller.
 NESTING_MAX = 100

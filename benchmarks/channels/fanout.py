@@ -31,7 +31,7 @@ from zaqar_redis.benchmarks import servers as bench_servers
 from zaqar_redis.benchmarks.report import spread
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.realtime.engine import HistoryOptions
 from zaqar_redis.realtime.engines.redis import RedisEngine
 from zaqar_redis.realtime.node import packing
@@ -242,7 +242,8 @@ def _ours(
 
 def start_engine(stack: contextlib.ExitStack, runner: asyncio.Runner, uri: str) -> RedisEngine:
     """Returns an engine in this process, which only publishes."""
-    client = keyspace.client(uri, BatchSettings())
+    # Its loop stands still while others take their turns, and answers wait for it.
+    client = keyspace.client(uri, BatchSettings(timeout=60))
     runner.run(client.start())
     stack.callback(lambda: runner.run(client.close()))
     return RedisEngine(client, clock.process)

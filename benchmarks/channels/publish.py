@@ -122,6 +122,7 @@ def _packed() -> list[bytes]:
                 remember=0,
                 version=0,
                 version_epoch="",
+                send=1,
             ).command()  # type: ignore[arg-type]  # ints too
         )
         for channel in _CHANNELS

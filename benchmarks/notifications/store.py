@@ -12,7 +12,7 @@ from tests.support import servers
 from zaqar_redis import rules
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.notify.notifier import Notifier, NotifierSettings
 from zaqar_redis.notify.target import TargetContext
 from zaqar_redis.notify.targets import Targets

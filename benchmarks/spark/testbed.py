@@ -17,7 +17,7 @@ from tests.support import servers
 from zaqar_redis import clock
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 from zaqar_redis.keyspace import envelope, keys
-from zaqar_redis.keyspace.client import BlockingClient
+from zaqar_redis.keyspace.blocking import BlockingClient
 from zaqar_redis.records import NewMessage, Watermarks
 from zaqar_redis.spark.jobs import session
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections

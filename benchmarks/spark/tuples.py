@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from benchmarks.spark.testbed import PROJECT, TASKS
 from zaqar_redis.keyspace import envelope
-from zaqar_redis.keyspace.client import BlockingClient
+from zaqar_redis.keyspace.blocking import BlockingClient
 from zaqar_redis.spark import columns
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 from zaqar_redis.storage.control import DEFAULT_POOL

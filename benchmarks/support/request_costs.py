@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from benchmarks.support.processes import cpu_seconds
 from tests.support import servers
 from zaqar_redis.benchmarks.load import WrkLoad
+from zaqar_redis.benchmarks.redis_cluster import RedisCluster
 from zaqar_redis.benchmarks.service import BenchmarkFailed, MeasuredService
 
 _CONNECTIONS = 32
@@ -20,13 +21,13 @@ COSTS = ("worker, CPU µs", "Redis, CPU µs", "done/s")
 
 
 class CountedService:
-    """A service of one worker over a Redis of its own."""
+    """A service of one worker over a store of its own."""
 
     def __init__(
         self,
         label: str,
         running: servers.RunningService,
-        store: servers.RedisServer,
+        store: servers.RedisServer | RedisCluster,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         """*headers*: of all requests, e.g. a credential."""
@@ -34,7 +35,8 @@ class CountedService:
         self._service = MeasuredService(running.url, headers)
         self.close = self._service.close
         self.project = self._service.headers["X-Project-ID"]
-        self._processes = (*running.workers(), store.pid)
+        self._workers = running.workers()
+        self._stores = store.pids if isinstance(store, RedisCluster) else (store.pid,)
         self._load = WrkLoad(_CONNECTIONS)
 
     def post(self, seconds: int, count: int) -> Costs:
@@ -47,11 +49,11 @@ class CountedService:
         """Posts single messages to a queue that stays."""
         return self._costs("post", f"/v2/queues/{queue}/messages", seconds, 1)
 
-    def claim(self, seconds: int) -> Costs:
-        """Claims ten messages, and deletes them by their ids: two requests."""
+    def claim(self, seconds: int, count: int = 10) -> Costs:
+        """Claims *count* messages, at most ten, and deletes them by their ids: two requests."""
         queue = self._service.queue()
-        self._service.fill(queue, _BACKLOG * seconds)
-        costs = self._costs("claim", f"/v2/queues/{queue}", seconds, 10, "delete")
+        self._service.fill(queue, _BACKLOG * seconds * count // 10)
+        costs = self._costs("claim", f"/v2/queues/{queue}", seconds, count, "delete")
         self._service.delete_queue(queue)
         return costs
 
@@ -69,14 +71,16 @@ class CountedService:
         return self._costs("get", path, seconds)
 
     def _costs(self, script: str, path: str, seconds: int, *arguments: object) -> Costs:
-        before = [cpu_seconds(process) for process in self._processes]
+        before = self._used()
         url = self._service.url + path
         sample = self._load.run(script, url, self._service.headers, seconds, *arguments)
         if sample.dry or sample.errors:
             raise BenchmarkFailed(f"{script}: {sample.errors} errors, or nothing left to claim")
-        used = [
-            cpu_seconds(each) - start for each, start in zip(self._processes, before, strict=True)
-        ]
+        used = [now - start for now, start in zip(self._used(), before, strict=True)]
         self._service.wait_until_idle()
         worker, redis = (each / sample.work * 1e6 for each in used)
         return worker, redis, sample.rate
+
+    def _used(self) -> tuple[float, float]:
+        """Returns the CPU seconds of the worker, and of all servers of the store."""
+        return sum(map(cpu_seconds, self._workers)), sum(map(cpu_seconds, self._stores))

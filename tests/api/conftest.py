@@ -14,6 +14,7 @@ import pytest
 from tests.api.client import ZaqarTestClient
 from tests.api.round_trips import CountedStore
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.support.ways import HOT, WAYS
 
 #: Files of tests in which no route is hot.
@@ -54,7 +55,7 @@ def other(api: ZaqarTestClient) -> ZaqarTestClient:
 
 
 @pytest.fixture(scope="session")
-def rich_service(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+def rich_service(redis_server: Backend) -> Iterator[servers.RunningService]:
     """A service with every optional feature enabled."""
     options: dict[str, dict[str, object]] = {
         "DEFAULT": {"admin_mode": True, "enable_checksum": True},
@@ -72,7 +73,7 @@ def rich(http: httpx.Client, rich_service: servers.RunningService, project: str)
 
 
 @pytest.fixture
-def store(redis_server: servers.RedisServer, project: str) -> Iterator[CountedStore]:
+def store(redis_server: Backend, project: str) -> Iterator[CountedStore]:
     """The Redis driver without HTTP, with a clock that the test controls."""
     with asyncio.Runner() as runner:
         store = CountedStore(redis_server.uri, runner, project)

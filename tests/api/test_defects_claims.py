@@ -14,7 +14,7 @@ import pytest
 
 from tests.api.client import ZaqarTestClient
 from tests.api.round_trips import CountedStore
-from tests.support import servers
+from tests.support.backends import Backend
 from zaqar_redis.keyspace import keys
 
 
@@ -37,7 +37,7 @@ def test_a_delayed_message_is_never_claimed(api: ZaqarTestClient) -> None:
 
 
 def test_claimed_message_lives_as_long_as_the_response_says(
-    store: CountedStore, redis_server: servers.RedisServer
+    store: CountedStore, redis_server: Backend
 ) -> None:
     """R2."""
     (message,) = store.post("a", ttl=60).ids
@@ -140,9 +140,7 @@ def test_claim_takes_one_round_trip(store: CountedStore) -> None:
     assert store.counts() == (0, 10, 10)
 
 
-def test_claim_without_messages_is_not_created(
-    store: CountedStore, redis_server: servers.RedisServer
-) -> None:
+def test_claim_without_messages_is_not_created(store: CountedStore, redis_server: Backend) -> None:
     """R19."""
     store.create("q", _default_message_delay=600)
     store.post("later")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.api.client import ZaqarTestClient, refused
 from tests.api.round_trips import CountedStore
-from tests.support import servers
+from tests.support.backends import Backend
 
 
 def test_stats_are_right_when_either_end_has_expired(store: CountedStore) -> None:
@@ -104,9 +104,7 @@ def test_message_id_is_invalid_in_another_queue(api: ZaqarTestClient) -> None:
     assert (api.bodies("q"), api.bodies("r")) == (["mine"], ["other"])
 
 
-def test_message_id_is_never_used_as_a_key(
-    api: ZaqarTestClient, redis_server: servers.RedisServer
-) -> None:
+def test_message_id_is_never_used_as_a_key(api: ZaqarTestClient, redis_server: Backend) -> None:
     """R14."""
     name = f"somebody-elses-{uuid.uuid4()}"
     api.send("q", 1)
@@ -130,9 +128,7 @@ def test_a_post_may_hold_as_many_messages_as_fit(api: ZaqarTestClient, number: i
     assert api.counts("q") == (number, 0, number)
 
 
-def test_refused_post_stores_nothing(
-    api: ZaqarTestClient, redis_server: servers.RedisServer
-) -> None:
+def test_refused_post_stores_nothing(api: ZaqarTestClient, redis_server: Backend) -> None:
     """R16, for failures."""
     messages = [{"body": 1}] * 50
     assert api.post("q", *messages, {"body": 1, "ttl": 59}).status_code == 400

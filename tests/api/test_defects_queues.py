@@ -15,7 +15,7 @@ import pytest
 
 from tests.api.client import ZaqarTestClient, refused
 from tests.api.round_trips import CountedStore
-from tests.support import servers
+from tests.support.backends import Backend
 from zaqar_redis.keyspace import control_keys, keys
 
 
@@ -68,9 +68,7 @@ def test_dots_in_names_are_part_of_the_name(api: ZaqarTestClient) -> None:
     assert (api.bodies("b.c"), dotted.bodies("c")) == (["mine"], ["theirs"])
 
 
-def test_a_deleted_queue_leaves_nothing_behind(
-    api: ZaqarTestClient, redis_server: servers.RedisServer
-) -> None:
+def test_a_deleted_queue_leaves_nothing_behind(api: ZaqarTestClient, redis_server: Backend) -> None:
     """R22."""
     api.create("q", _default_message_delay=600)
     api.post("q", *[{"body": 1, "delay": 0}] * 10, {"body": 2})
@@ -131,9 +129,7 @@ def test_listing_queues_costs_the_same_however_many_they_are(store: CountedStore
     assert costs == [2, 2]
 
 
-def test_sweeping_removes_what_has_expired(
-    store: CountedStore, redis_server: servers.RedisServer
-) -> None:
+def test_sweeping_removes_what_has_expired(store: CountedStore, redis_server: Backend) -> None:
     """S8."""
     store.post(*["x"] * 350, ttl=60)
     store.claim(ttl=60, limit=20)

@@ -19,12 +19,13 @@ from redis.crc import key_slot
 
 from tests.api.client import ZaqarTestClient, refused
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.support.stores import ContractStore
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.script import Script
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.storage.redis import create
 
@@ -49,8 +50,8 @@ ALIASES = {
     "listing": {"pending_ids", "pending_due", "pending_ends"},
     "ends": {"expiry", "delayed", "claimed", "leases", "subscription_ends"},
 }
-#: Commands that take no key; a channel is none.
-KEYLESS = {"TIME", "PUBLISH"}
+#: Commands that take no key; a channel is none.  publish: the local of ``--#pubsub``.
+KEYLESS = {"TIME", "PUBLISH", "publish"}
 #: Commands all of whose arguments are keys.
 ALL_KEYS = {"UNLINK", "DEL", "EXISTS"}
 
@@ -115,7 +116,7 @@ def test_all_keys_of_a_queue_are_in_one_slot(project: str, queue: str) -> None:
 
 
 def test_time_is_that_of_the_store(
-    redis_server: servers.RedisServer, store: ContractStore, api: ZaqarTestClient
+    redis_server: Backend, store: ContractStore, api: ZaqarTestClient
 ) -> None:
     """R29: not of the host that serves a request, and finer than a second."""
     with redis_server.client() as client:
@@ -138,7 +139,7 @@ def test_time_is_that_of_the_store(
 
 
 def test_verbs_agree_on_the_time_whoever_calls_them(
-    store: ContractStore, redis_server: servers.RedisServer
+    store: ContractStore, redis_server: Backend
 ) -> None:
     """R29: a second host with another clock makes no difference."""
     with redis_server.client() as client:
@@ -163,27 +164,38 @@ def lone_redis() -> Iterator[servers.RedisServer]:
 
 @pytest.fixture(scope="module")
 def patient(lone_redis: servers.RedisServer) -> Iterator[servers.RunningService]:
+    """A service that waits for the store longer than a test pauses it."""
+    with servers.service(lone_redis.uri, options={"redis": {"timeout": 60}}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hasty(lone_redis: servers.RedisServer) -> Iterator[servers.RunningService]:
     """A service whose timeout for the store is some seconds."""
     with servers.service(lone_redis.uri, options={"redis": {"timeout": 3}}) as running:
         yield running
 
 
 @pytest.fixture
-def slow(http: httpx.Client, patient: servers.RunningService, project: str) -> ZaqarTestClient:
-    return ZaqarTestClient(http, patient.url, project)
+def slow(http: httpx.Client, hasty: servers.RunningService, project: str) -> ZaqarTestClient:
+    return ZaqarTestClient(http, hasty.url, project)
 
 
 def test_requests_outlast_a_short_pause_of_the_store(
-    slow: ZaqarTestClient, lone_redis: servers.RedisServer
+    http: httpx.Client,
+    patient: servers.RunningService,
+    lone_redis: servers.RedisServer,
+    project: str,
 ) -> None:
     """R30."""
-    slow.send("q", 1)
+    api = ZaqarTestClient(http, patient.url, project)
+    api.send("q", 1)
     lone_redis.signal(signal.SIGSTOP)
     timer = threading.Timer(0.4, lone_redis.signal, [signal.SIGCONT])
     timer.start()
-    assert slow.post("q", {"body": 2}).status_code == 201
+    assert api.post("q", {"body": 2}).status_code == 201
     timer.join()
-    assert slow.bodies("q") == [1, 2]
+    assert api.bodies("q") == [1, 2]
 
 
 def test_long_pause_of_the_store_is_reported_and_posts_nothing_twice(
@@ -207,10 +219,7 @@ def test_long_pause_of_the_store_is_reported_and_posts_nothing_twice(
 @pytest.fixture(scope="module")
 def port(lone_redis: servers.RedisServer) -> int:
     """The Redis of this module, over TCP too."""
-    number = servers.free_port()
-    with lone_redis.client() as client:
-        client.config_set("port", number)
-    return number
+    return lone_redis.open_port()
 
 
 def _database_of(store: ContractStore, lone_redis: servers.RedisServer, uri: str) -> int:

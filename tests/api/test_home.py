@@ -11,6 +11,7 @@ import pytest
 
 from tests.api.client import ZaqarTestClient, refused
 from tests.support import servers
+from tests.support.backends import Backend
 from zaqar_redis.keyspace import control_keys
 
 
@@ -98,7 +99,7 @@ PROBES = {"/v2/ping": (204, b""), "/healthcheck": (200, b"OK"), "/health": (200,
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_probes_need_no_headers(service: servers.RunningService, method: str, path: str) -> None:
     status, content = PROBES[path]
-    with socket.create_connection(("127.0.0.1", service.port), 10) as connection:
+    with socket.create_connection(("127.0.0.1", service.port), 60) as connection:
         connection.sendall(
             f"{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
         )
@@ -120,7 +121,7 @@ def test_health_is_for_administrators_only(api: ZaqarTestClient) -> None:
 
 
 def test_health_runs_every_operation_and_leaves_no_keys(
-    rich: ZaqarTestClient, redis_server: servers.RedisServer
+    rich: ZaqarTestClient, redis_server: Backend
 ) -> None:
     began = time.monotonic()
     answer = rich.get("/health")

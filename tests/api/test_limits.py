@@ -10,6 +10,7 @@ import pytest
 
 from tests.api.client import ZaqarTestClient, refused
 from tests.support import servers
+from tests.support.backends import Backend
 
 OPTIONS: dict[str, dict[str, object]] = {
     "transport": {
@@ -22,8 +23,8 @@ OPTIONS: dict[str, dict[str, object]] = {
         "max_message_delay": 50,
         "max_claim_ttl": 80,
         "max_claim_grace": 90,
-        "default_message_ttl": 70,
-        "default_claim_ttl": 65,
+        "default_message_ttl": 79,
+        "default_claim_ttl": 61,
         "default_claim_grace": 75,
         "client_id_uuid_safe": "off",
         "min_length_client_id": 3,
@@ -34,7 +35,7 @@ OPTIONS: dict[str, dict[str, object]] = {
 
 
 @pytest.fixture(scope="module")
-def small_service(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+def small_service(redis_server: Backend) -> Iterator[servers.RunningService]:
     with servers.service(redis_server.uri, options=OPTIONS) as running:
         yield running
 
@@ -130,12 +131,12 @@ def test_lease_over_the_maximum_is_refused(small: ZaqarTestClient, field: str, m
 
 
 def test_configured_defaults_apply(small: ZaqarTestClient) -> None:
-    assert small.get("/queues/q").json()["_default_message_ttl"] == 70
+    assert small.get("/queues/q").json()["_default_message_ttl"] == 79
     small.send("q", 1)
-    assert small.list("q").json()["messages"][0]["ttl"] == 70
+    assert small.list("q").json()["messages"][0]["ttl"] == 79
     claim, (message,) = small.hold("q")
-    assert message["ttl"] == 70  # it outlives the claim
-    assert small.claimed("q", claim).json()["ttl"] == 65
+    assert message["ttl"] == 79  # it outlives the claim
+    assert small.claimed("q", claim).json()["ttl"] == 61
     assert small.renew("q", claim, ttl=80).status_code == 204
     assert small.claimed("q", claim).json()["messages"][0]["ttl"] == 80 + 75
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.api.client import ZaqarTestClient, refused
 from tests.support import servers
+from tests.support.backends import Backend
 
 
 def test_get_message(api: ZaqarTestClient) -> None:
@@ -199,7 +200,7 @@ def test_number_to_pop_is_limited(api: ZaqarTestClient, number: int, status: int
 
 
 @pytest.fixture(scope="module")
-def strict_service(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+def strict_service(redis_server: Backend) -> Iterator[servers.RunningService]:
     """A service where bulk deletion must name the claims."""
     options = {"transport": {"message_delete_with_claim_id": True}}
     with servers.service(redis_server.uri, options=options) as running:

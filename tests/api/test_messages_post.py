@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.api.client import ZaqarTestClient, refused
-from tests.support import servers
+from tests.support.backends import Backend
 
 
 def test_post_messages(api: ZaqarTestClient) -> None:
@@ -205,7 +205,7 @@ SECRET = {"secret": "attack at dawn"}
 
 
 def test_encrypted_bodies_are_decrypted_by_every_read(
-    rich: ZaqarTestClient, redis_server: servers.RedisServer
+    rich: ZaqarTestClient, redis_server: Backend
 ) -> None:
     rich.create("q", _enable_encrypt_messages=True)
     ids = rich.send("q", SECRET, SECRET)

@@ -14,12 +14,13 @@ import pytest
 
 from tests.api.client import ZaqarTestClient, refused
 from tests.support import servers
+from tests.support.backends import Backend
 
 UNLIMITED = {"requests": -1, "queues": -1, "messages": -1, "bytes": -1, "sockets": -1}
 
 
 @pytest.fixture(scope="module")
-def running(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+def running(redis_server: Backend) -> Iterator[servers.RunningService]:
     options: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
     with servers.service(redis_server.uri, workers=2, options=options) as service:
         yield service
@@ -141,7 +142,7 @@ def test_two_workers_share_the_rate(running: servers.RunningService, project: st
     rate = 8
     with contextlib.ExitStack() as stack:
         # Each has one connection, to one of the workers.
-        https = [stack.enter_context(httpx.Client(verify=False)) for _ in range(6)]
+        https = [stack.enter_context(httpx.Client(verify=False, timeout=60)) for _ in range(6)]
         clients = [ZaqarTestClient(http, running.url, project) for http in https]
         set_quota(clients[0], requests=rate)
         for client in clients:
@@ -165,7 +166,7 @@ def test_project_sees_its_own_quota_and_no_other(api: ZaqarTestClient) -> None:
 
 
 @pytest.fixture(scope="module")
-def small_service(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+def small_service(redis_server: Backend) -> Iterator[servers.RunningService]:
     """A service with a small quota for every project."""
     options: dict[str, dict[str, object]] = {
         "DEFAULT": {"admin_mode": True},

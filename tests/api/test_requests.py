@@ -11,6 +11,7 @@ import pytest
 
 from tests.api.client import ZaqarTestClient, refused
 from tests.support import servers
+from tests.support.backends import Backend
 
 
 def _bare(api: ZaqarTestClient, headers: dict[str, str], path: str = "/queues") -> httpx.Response:
@@ -209,7 +210,7 @@ def test_unknown_parameters_are_ignored(api: ZaqarTestClient) -> None:
 
 
 @pytest.fixture(scope="module")
-def lax(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+def lax(redis_server: Backend) -> Iterator[servers.RunningService]:
     """A service that accepts client ids that are no UUIDs, with stock's length limits."""
     options = {"transport": {"client_id_uuid_safe": "off"}}
     with servers.service(redis_server.uri, options=options) as running:

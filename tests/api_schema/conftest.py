@@ -9,10 +9,11 @@ import pytest
 
 from tests.api_schema.description import LIMITS
 from tests.support import servers
+from tests.support.backends import Backend
 
 
 @pytest.fixture(scope="session")
-def described(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+def described(redis_server: Backend) -> Iterator[servers.RunningService]:
     """A service with every optional feature enabled, and a short maximum wait."""
     options: dict[str, dict[str, object]] = {
         "DEFAULT": {"admin_mode": True, "enable_checksum": True},

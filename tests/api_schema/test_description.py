@@ -36,7 +36,7 @@ def schemas_below(document: dict[str, Any], found: Any) -> set[str]:
 def test_service_serves_the_description_with_its_limits_to_everybody(
     described: servers.RunningService,
 ) -> None:
-    answer = httpx.get(f"{described.url}/openapi.json")
+    answer = httpx.get(f"{described.url}/openapi.json", timeout=30)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
     assert answer.json() == description.document()

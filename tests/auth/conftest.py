@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support import openid, servers
+from tests.support.backends import Backend
 
 #: of the server API
 API_KEY = "the operator's key"
@@ -29,7 +30,7 @@ def provider() -> Iterator[openid.OpenIdProvider]:
 
 @pytest.fixture(scope="session")
 def jwt_service(
-    redis_server: servers.RedisServer, provider: openid.OpenIdProvider
+    redis_server: Backend, provider: openid.OpenIdProvider
 ) -> Iterator[servers.RunningService]:
     """A service of one worker, whose channels have a history."""
     channels: dict[str, object] = {

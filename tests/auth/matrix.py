@@ -35,6 +35,7 @@ LEAST = {
             "console:attributes",
             *("channels:call", "channels:batch", "channels:presence", "channels:presence_stats"),
             *("channels:history", "channels:channels", "channels:info"),
+            "channels:topic_subscribers",
         ),
         READER,
     ),
@@ -47,6 +48,7 @@ LEAST = {
             *("subscription:confirm", "subscription:replay", "subscription:test"),
             *("topics:create", "topics:update", "topics:delete", "topics:purge", "topics:share"),
             *("channels:publish", "channels:broadcast", "channels:history_remove", "channels:rpc"),
+            "channels:send",
         ),
         MEMBER,
     ),
@@ -58,6 +60,7 @@ LEAST = {
             *("quotas:get_all", "quotas:update", "quotas:delete"),
             *("keys:get_all", "keys:create", "keys:update", "keys:rotate", "keys:delete"),
             *("channels:subscribe", "channels:unsubscribe"),
+            *("channels:topic_subscribe", "channels:topic_unsubscribe"),
             *("channels:disconnect", "channels:refresh", "console:connections"),
         ),
         ADMIN,
@@ -149,7 +152,8 @@ def unexpected(
     """Returns method, path and status of what is allowed or refused, and should not be."""
     project = str(uuid.uuid4()) if foreign else caller.project
     headers = caller.credential(role) | {"X-Project-ID": project}
-    with httpx.Client(base_url=caller.url) as http:
+    # Keystone may take its time, too.
+    with httpx.Client(base_url=caller.url, timeout=60) as http:
         attempts = [attempt(http, route, headers) for route in routes]
     return [
         (each.route.method, each.route.path, each.status)

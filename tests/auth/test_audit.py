@@ -15,6 +15,7 @@ from pycadf import cadftype
 
 from tests.auth.key_clients import OPTIONS, key_operator
 from tests.support import openid, servers
+from tests.support.backends import Backend
 from tests.support.openid import OpenIdProvider
 from tests.support.raw_http import CLIENT
 from tests.support.ways import WAYS
@@ -34,7 +35,7 @@ class AuditedService:
         known = {"Client-ID": CLIENT, "X-Project-ID": "p"} | {
             name.replace("_", "-"): value for name, value in headers.items()
         }
-        return httpx.request(method, f"{self._url}{path}", headers=known)
+        return httpx.request(method, f"{self._url}{path}", headers=known, timeout=30)
 
     def events(self, path: str) -> list[dict[str, Any]]:
         """Returns the events about a path."""
@@ -45,7 +46,7 @@ class AuditedService:
 @pytest.fixture(scope="module", params=["json", "cadf"])
 def audited(
     request: pytest.FixtureRequest,
-    redis_server: servers.RedisServer,
+    redis_server: Backend,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[AuditedService]:
     log = tmp_path_factory.mktemp("audit") / "audit.log"
@@ -131,7 +132,7 @@ def test_event_of_cadf_has_what_its_specification_wants(
 
 
 def test_file_that_was_moved_away_is_made_again(
-    redis_server: servers.RedisServer, tmp_path: Path, project: str
+    redis_server: Backend, tmp_path: Path, project: str
 ) -> None:
     log = tmp_path / "audit.log"
     with servers.service(
@@ -146,7 +147,7 @@ def test_file_that_was_moved_away_is_made_again(
 
 
 def test_file_that_cannot_be_opened_keeps_the_service_from_starting(
-    redis_server: servers.RedisServer, tmp_path: Path
+    redis_server: Backend, tmp_path: Path
 ) -> None:
     options = {"audit": {"path": tmp_path / "missing" / "audit.log"}}
     with (
@@ -181,7 +182,7 @@ class AuditedRoles:
 
 @pytest.fixture(scope="module")
 def roles(
-    redis_server: servers.RedisServer,
+    redis_server: Backend,
     provider: OpenIdProvider,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[AuditedRoles]:
@@ -200,7 +201,8 @@ def test_administrator_in_another_project_is_recorded_whatever_the_action(
     for home, role in ((project, "member"), ("operations", "admin"), ("operations", "admin")):
         headers = WAYS[way] | {"Authorization": roles.authorization(role, home)}
         headers |= {"X-Project-ID": project, "Client-ID": CLIENT}
-        assert httpx.get(f"{roles.running.url}{queue}", headers=headers).status_code == 200
+        answer = httpx.get(f"{roles.running.url}{queue}", headers=headers, timeout=30)
+        assert answer.status_code == 200
     assert roles.actions(project) == [("queues:get", queue, "success")] * 2
 
 
@@ -210,7 +212,8 @@ def test_administrator_who_calls_the_server_api_for_another_project_is_recorded(
     headers = {"Authorization": roles.authorization("admin", "operations"), "X-Project-ID": project}
     publish = {"channel": "news", "data": 1}
     for path, document in (("publish", publish), ("batch", {"commands": [{"publish": publish}]})):
-        answer = httpx.post(f"{roles.running.url}/api/{path}", json=document, headers=headers)
+        url = f"{roles.running.url}/api/{path}"
+        answer = httpx.post(url, json=document, headers=headers, timeout=30)
         assert answer.status_code == 200
     published = ("channels:publish", "/api/publish", "success")
     batch = ("channels:batch", "/api/batch", "success")
@@ -223,7 +226,8 @@ def test_event_about_a_quota_has_the_project_of_the_quota(
     authorization, path = roles.authorization("admin", "operations"), f"/v2/quotas/{project}"
     headers = {"Authorization": authorization, "Client-ID": CLIENT}
     for method, status in (("PUT", 200), ("GET", 200)):
-        answer = httpx.request(method, f"{roles.running.url}{path}", json={}, headers=headers)
+        url = f"{roles.running.url}{path}"
+        answer = httpx.request(method, url, json={}, headers=headers, timeout=30)
         assert answer.status_code == status
     assert roles.actions(project) == [
         ("quotas:update", path, "success"),
@@ -239,7 +243,10 @@ def test_calls_in_a_document_are_recorded_each(
     document = {"commands": [{"info": {}}, {"disconnect": {"user": "ann"}}]}
     headers = {"Authorization": roles.authorization("member", project)}
     answer = httpx.post(
-        f"{roles.running.url}{path}", json=call if path == "/api" else document, headers=headers
+        f"{roles.running.url}{path}",
+        json=call if path == "/api" else document,
+        headers=headers,
+        timeout=30,
     )
     assert answer.status_code == (403 if path == "/api" else 200)
     outer = (
@@ -262,7 +269,7 @@ def test_request_in_a_frame_is_recorded_as_one_of_http(roles: AuditedRoles, proj
     ]
 
 
-def test_event_names_the_access_key(redis_server: servers.RedisServer, tmp_path: Path) -> None:
+def test_event_names_the_access_key(redis_server: Backend, tmp_path: Path) -> None:
     log, project = tmp_path / "audit.log", f"project-{tmp_path.name}"
     options = OPTIONS | {"audit": {"path": log, "actions": "queues:get_all"}}
     with (
@@ -271,14 +278,15 @@ def test_event_names_the_access_key(redis_server: servers.RedisServer, tmp_path:
     ):
         key = operator.create(project=project)
         headers = key.bearer | {"Client-ID": CLIENT}
-        assert httpx.get(f"{running.url}/v2/queues", headers=headers).status_code == 200
+        answer = httpx.get(f"{running.url}/v2/queues", headers=headers, timeout=30)
+        assert answer.status_code == 200
     [event] = map(json.loads, log.read_text().splitlines())
     assert (event["user"], event["credential"]) == ("a program", key.id)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_event_that_cannot_be_written_is_in_the_log_of_the_service(
-    redis_server: servers.RedisServer, tmp_path: Path, project: str, way: str
+    redis_server: Backend, tmp_path: Path, project: str, way: str
 ) -> None:
     folder = tmp_path / "audit"
     folder.mkdir()

@@ -15,7 +15,7 @@ from tests.support.openid import OpenIdProvider
 
 
 def overview(service: servers.RunningService, **headers: str) -> Any:
-    answer = httpx.get(f"{service.url}/console/overview", headers=headers)
+    answer = httpx.get(f"{service.url}/console/overview", headers=headers, timeout=30)
     assert answer.status_code == 200
     return answer.json()
 

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
 from tests.support import openid, servers
+from tests.support.backends import Backend
 from tests.support.openid import OpenIdProvider
 from tests.support.ways import HOT, WAYS
 from zaqar_redis import conf, errors
@@ -37,7 +38,7 @@ def ask(
 ) -> Iterator[Callable[..., httpx.Response]]:
     """Asks over one of the two ways."""
     headers = {"Client-ID": str(uuid.uuid4())} | WAYS[request.param]
-    with httpx.Client(base_url=jwt_service.url, headers=headers) as client:
+    with httpx.Client(base_url=jwt_service.url, headers=headers, timeout=30) as client:
 
         def send(
             token: str, method: str = "GET", path: str = f"{QUEUE}/stats", **more: Any
@@ -205,21 +206,34 @@ def test_forged_identity_headers_change_nothing(
     assert post(ask, "none", **forged) == 401
 
 
+def _warm_token(ask: Callable[..., httpx.Response], provider: OpenIdProvider, name: str) -> str:
+    """Returns a token that was accepted, and expires as soon as this machine allows."""
+    for seconds in (2, 8, 25):
+        expires = now(seconds)
+        token = provider.token(name, exp=expires)
+        answer = ask(token)
+        if answer.status_code == 200:
+            return token
+        assert time.time() >= expires, answer.text
+    raise TimeoutError("a request takes more than 25 s")
+
+
 @pytest.mark.parametrize("ask", [HOT], indirect=True)
 def test_new_key_is_accepted_soon_and_a_warm_token_until_it_expires(
     ask: Callable[..., httpx.Response], provider: OpenIdProvider
 ) -> None:
     name = str(uuid.uuid4())
     provider.add_key(name)
-    token = provider.token(name, exp=now(3))
+    token = provider.token(name)
     servers.wait_for(lambda: ask(token).status_code == 200, "the new key")
+    short_lived = _warm_token(ask, provider, name)
     provider.remove_key(name)
     assert ask(token).status_code == 200
-    servers.wait_for(lambda: ask(token).status_code == 401, "the token to expire")
+    servers.wait_for(lambda: ask(short_lived).status_code == 401, "the token to expire")
 
 
 def test_unreachable_provider_is_answered_503_unless_token_is_warm(
-    redis_server: servers.RedisServer,
+    redis_server: Backend,
 ) -> None:
     provider = OpenIdProvider()
     provider.add_key("first")
@@ -228,7 +242,7 @@ def test_unreachable_provider_is_answered_503_unless_token_is_warm(
 
     def status(service: servers.RunningService, token: str) -> int:
         headers = {"Authorization": f"Bearer {token}", "Client-ID": str(uuid.uuid4())}
-        answer = httpx.get(f"{service.url}{QUEUE}/stats", headers=headers)
+        answer = httpx.get(f"{service.url}{QUEUE}/stats", headers=headers, timeout=30)
         assert (answer.status_code == 503) == ("Retry-After" in answer.headers)
         return answer.status_code
 
@@ -275,11 +289,11 @@ def test_claims_are_found_by_path_and_by_name(provider: OpenIdProvider) -> None:
     assert 290 < seconds <= 300
 
 
-@pytest.mark.parametrize(("exp", "low", "high"), [(40, 35, 50), (-5, 0, 5), (9000, 300, 300)])
+@pytest.mark.parametrize(("exp", "low", "high"), [(20, 35, 50), (-5, 10, 25), (9000, 300, 300)])
 def test_identity_is_remembered_until_its_token_expires_or_five_minutes(
     provider: OpenIdProvider, exp: int, low: float, high: float
 ) -> None:
-    found = strategy(provider, leeway=10)
+    found = strategy(provider, leeway=30)
     _, seconds = asyncio.run(identify(found, provider.token(exp=now(exp), nbf=now(5))))
     assert low <= seconds <= high
 

@@ -29,11 +29,13 @@ def test_line_about_a_request_has_its_context(tmp_path: Path, project: str, way:
         first = {"transport": {"message_encryption_key": "a" * 32}}
         with servers.service(redis.uri, options=first) as running:
             queue = f"{running.url}/v2/queues/q"
-            httpx.put(queue, headers=headers, json={"_enable_encrypt_messages": True})
-            httpx.post(f"{queue}/messages", headers=headers, json={"messages": [{"body": 1}]})
+            with httpx.Client(headers=headers, timeout=30) as client:
+                encrypts, document = {"_enable_encrypt_messages": True}, {"messages": [{"body": 1}]}
+                client.put(queue, json=encrypts).raise_for_status()
+                client.post(f"{queue}/messages", json=document).raise_for_status()
         with servers.service(redis.uri, options=options) as running:
             url = f"{running.url}/v2/queues/q/messages?echo=true"
-            answer = httpx.get(url, headers=headers)
+            answer = httpx.get(url, headers=headers, timeout=30)
             assert answer.status_code == 500
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     [failed] = [line for line in lines if line["levelname"] == "ERROR"]

@@ -13,6 +13,7 @@ from tests.auth import matrix
 from tests.auth.key_clients import OPTIONS, KeyOperator, key_operator
 from tests.auth.matrix import Caller
 from tests.support import openid, servers
+from tests.support.backends import Backend
 from tests.support.openid import OpenIdProvider
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.auth.policy import PolicyEnforcer
@@ -44,7 +45,7 @@ class KeyCaller(Caller):
 
 
 @pytest.fixture(scope="module")
-def key_caller(redis_server: servers.RedisServer) -> Iterator[Caller]:
+def key_caller(redis_server: Backend) -> Iterator[Caller]:
     with (
         servers.service(redis_server.uri, options=OPTIONS) as running,
         key_operator(redis_server.uri) as operator,
@@ -65,7 +66,7 @@ class JwtCaller(Caller):
 
 
 @pytest.fixture(scope="module")
-def jwt_caller(redis_server: servers.RedisServer, provider: OpenIdProvider) -> Iterator[Caller]:
+def jwt_caller(redis_server: Backend, provider: OpenIdProvider) -> Iterator[Caller]:
     with servers.service(redis_server.uri, options=openid.options(provider)) as running:
         yield JwtCaller(running.url, provider)
 
@@ -86,7 +87,7 @@ def test_role_may_do_what_the_policy_says_and_nothing_else(
 
 
 def test_caller_without_a_credential_may_use_public_routes_alone(caller: Caller) -> None:
-    with httpx.Client(base_url=caller.url) as http:
+    with httpx.Client(base_url=caller.url, timeout=30) as http:
         attempts = [
             matrix.attempt(http, route, {"X-Project-ID": caller.project}) for route in ROUTES
         ]
@@ -106,19 +107,19 @@ def test_caller_without_a_credential_may_use_public_routes_alone(caller: Caller)
 )
 def test_forged_identity_headers_give_nothing(caller: Caller, forged: dict[str, str]) -> None:
     names = {"Client-ID": str(uuid.uuid4()), "X-Project-ID": caller.project}
-    url = f"{caller.url}/v2/pools"
-    assert httpx.get(url, headers=names | forged).status_code == 401
     reader = names | forged | caller.credential("reader")
-    assert httpx.get(url, headers=reader).status_code == 403
     other = reader | {"X-Project-ID": "other"}
-    assert httpx.get(f"{caller.url}/v2/queues", headers=other).status_code == 403
+    with httpx.Client(base_url=caller.url, timeout=30) as http:
+        assert http.get("/v2/pools", headers=names | forged).status_code == 401
+        assert http.get("/v2/pools", headers=reader).status_code == 403
+        assert http.get("/v2/queues", headers=other).status_code == 403
 
 
 def test_without_authentication_every_project_is_open_and_nothing_of_operators(
     service: servers.RunningService,
 ) -> None:
     project = {"X-Project-ID": str(uuid.uuid4())}
-    with httpx.Client(base_url=service.url) as http:
+    with httpx.Client(base_url=service.url, timeout=30) as http:
         attempts = [matrix.attempt(http, route, project) for route in ROUTES if route.guard is None]
     for route, status in attempts:
         operators = ("/v2/pools", "/v2/flavors")

@@ -10,6 +10,7 @@ import pytest
 from oslo_config import cfg
 
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.support.raw_http import CLIENT
 from zaqar_redis import errors
 from zaqar_redis.auth import policy
@@ -169,7 +170,7 @@ def test_file_that_goes_wrong_later_changes_nothing(
 
 
 def test_changed_file_counts_within_seconds(
-    redis_server: servers.RedisServer, tmp_path: Path, project: str
+    redis_server: Backend, tmp_path: Path, project: str
 ) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text("{}\n")
@@ -177,8 +178,7 @@ def test_changed_file_counts_within_seconds(
     options = {"oslo_policy": {"policy_file": file}}
     with servers.service(redis_server.uri, options=options) as running:
         url = f"{running.url}/v2/queues/q"
-        assert httpx.put(url, headers=headers).status_code == 201
-        file.write_text('"queues:create": "!"\n')
-        servers.wait_for(
-            lambda: httpx.put(url, headers=headers).status_code == 403, "the policy to change"
-        )
+        with httpx.Client(headers=headers, timeout=30) as client:
+            assert client.put(url).status_code == 201
+            file.write_text('"queues:create": "!"\n')
+            servers.wait_for(lambda: client.put(url).status_code == 403, "the policy to change")

@@ -29,11 +29,21 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "history_remove": {"channel": "news"},
     "channels": {},
     "info": {},
+    "send": {"route": "user", "target": "x", "type": "t", "payload": 1},
+    "topic_subscribe": {"client": "x", "topic": "x"},
+    "topic_unsubscribe": {"client": "x"},
+    "topic_subscribers": {"topic": "x"},
     "rpc": {"method": "x"},
     "batch": {"commands": []},
 }
-READING = {"presence", "presence_stats", "history", "channels", "info", "batch"}
-ADMINISTRATION = {"subscribe", "unsubscribe", "disconnect", "refresh"}
+READING = {
+    *("presence", "presence_stats", "history", "channels", "info", "batch"),
+    "topic_subscribers",
+}
+ADMINISTRATION = {
+    *("subscribe", "unsubscribe", "disconnect", "refresh"),
+    *("topic_subscribe", "topic_unsubscribe"),
+}
 ROLES = {"reader": "r", "member": "zaqar-member", "admin": "a"}
 
 
@@ -48,7 +58,8 @@ def call(
     jwt_service: servers.RunningService, request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., httpx.Response]]:
     """Calls a method over one of the two ways; keywords are headers."""
-    with httpx.Client(base_url=jwt_service.url, headers=WAYS[request.param]) as client:
+    headers = WAYS[request.param]
+    with httpx.Client(base_url=jwt_service.url, headers=headers, timeout=30) as client:
 
         def send(method: str, document: Any, **headers: str) -> httpx.Response:
             given = {name.replace("_", "-"): value for name, value in headers.items()}

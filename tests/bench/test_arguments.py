@@ -105,3 +105,15 @@ def test_missing_wrk_is_reported_with_the_remedy(
     assert shutil.which("wrk")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "apt-get install wrk" in _refusal("--url", "http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("words", [["--url", "http://127.0.0.1:1"], ["bus"], ["chaos"]])
+def test_file_that_cannot_be_written_is_refused_before_the_run(
+    words: list[str], tmp_path: Path
+) -> None:
+    done = CommandLine().run("bench", *words, "--json", str(tmp_path / "none" / "results.json"))
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"there is no folder {tmp_path / 'none'}\n")
+    done = CommandLine().run("bench", *words, "--json", str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.endswith("that is a folder; name a file\n")

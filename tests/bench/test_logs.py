@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import servers
+from tests.support.backends import Backend
 from zaqar_redis.benchmarks.servers import check_log
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 
@@ -33,7 +34,7 @@ def test_explained_failure_in_log_is_accepted() -> None:
 
 
 def test_traceback_in_service_log_fails_the_test(
-    redis_server: servers.RedisServer,
+    redis_server: Backend,
 ) -> None:
     with (
         pytest.raises(BenchmarkFailed, match="the log of the service shows a bug"),

@@ -14,6 +14,7 @@ import redis
 
 from tests.bench.conftest import BenchResult, RunBench, command, run_bench
 from tests.support import servers
+from tests.support.backends import Backend
 from zaqar_redis.benchmarks.service import MeasuredService
 from zaqar_redis.benchmarks.workloads import WORKLOADS
 from zaqar_redis.keyspace import control_keys, keys
@@ -49,7 +50,7 @@ def test_workload_counts_work_without_errors(name: str, run_of_all: BenchResult)
 
 
 def test_services_and_floor_are_measured_in_turns(
-    bench: RunBench, service: servers.RunningService, redis_server: servers.RedisServer
+    bench: RunBench, service: servers.RunningService, redis_server: Backend
 ) -> None:
     with servers.service(redis_server.uri) as other:
         status, output, progress, found = bench(
@@ -111,7 +112,7 @@ def test_interrupted_run_reports_and_cleans_up(number: signal.Signals, tmp_path:
             lambda: "round 1 of 90" in (tmp_path / "progress").read_text(), "a round to end"
         )
         process.send_signal(number)
-        output, _ = process.communicate(timeout=30)
+        output, _ = process.communicate(timeout=60)
         assert process.returncode == 130
         assert "| list-10 " in output
         assert "the run was interrupted" in output

@@ -42,10 +42,16 @@ class BenchmarkProcess:
         return done.stdout
 
     def run_interrupted(
-        self, *arguments: str, after: str, stop_signal: signal.Signals = signal.SIGTERM
+        self,
+        *arguments: str,
+        after: str,
+        stop_signal: signal.Signals = signal.SIGTERM,
+        seconds: float = 100,
     ) -> tuple[str, int]:
         """Returns the output of a run that gets *stop_signal* after a text of its progress,
-        and the number of its child processes; all of them have ended."""
+        and the number of its child processes; all of them have ended.
+
+        *seconds*: until the text comes."""
         progress = self._folder.with_suffix(".progress")
         with progress.open("w") as stderr_file:
             process = subprocess.Popen(
@@ -56,7 +62,7 @@ class BenchmarkProcess:
                 env=self._environment,
             )
         try:
-            servers.wait_for(lambda: after in progress.read_text(), after, 100)
+            servers.wait_for(lambda: after in progress.read_text(), after, seconds)
             started = descendants(process.pid)
             process.send_signal(stop_signal)
             output, _ = process.communicate(timeout=60)

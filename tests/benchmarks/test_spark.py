@@ -54,10 +54,11 @@ def test_all_parts_are_measured_beside_their_targets(folder: Path) -> None:
     assert {row[-1] for row in targets} <= {"met", "missed"}
 
 
+@pytest.mark.timeout(600)
 def test_an_interrupted_run_reports_what_it_has_and_stops_what_it_started(folder: Path) -> None:
     many = ["--part", "write", "--messages", "20000", "--rounds", "90"]
     output, started = BenchmarkProcess("spark", folder).run_interrupted(
-        *many, after="round 2 of 90"
+        *many, after="round 2 of 90", seconds=400
     )
     assert "| data source, ledger : raw Lua put " in output
     # Redis, Java, and Python's workers.

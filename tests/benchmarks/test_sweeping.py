@@ -24,3 +24,11 @@ def test_a_round_sweeps_nothing_in_idle_queues_and_all_after_expiry() -> None:
 def test_a_checkout_is_compared_with_itself() -> None:
     words = ("--beside", ".", "--rounds", "1", "--workload", "post-100")
     assert "post-100" in _table("benchmarks.posting", *words)
+
+
+def test_posts_are_measured_while_expired_messages_are_swept() -> None:
+    words = ("--messages", "2000", "--queues", "20", "--rate", "100", "--seconds", "0.5")
+    table = _table("benchmarks.expiring", *words)
+    rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines()]
+    assert [row[1] for row in rows if len(row) > 2][2:] == ["before", "during the sweep", "ratio"]
+    assert "2000 messages were swept in" in table

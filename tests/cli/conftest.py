@@ -17,6 +17,18 @@ from zaqar_redis.cli import target
 ADMIN: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
 
 
+@pytest.fixture
+def server() -> Iterator[servers.RedisServer]:
+    with servers.redis_server() as running:
+        yield running
+
+
+@pytest.fixture
+def store_shell(server: servers.RedisServer) -> CommandLine:
+    """Commands at a store of their own."""
+    return CommandLine(["--storage", server.uri])
+
+
 @pytest.fixture(params=["storage", "url"])
 def shell(request: pytest.FixtureRequest) -> Iterator[CommandLine]:
     with servers.redis_server() as server:

@@ -10,6 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.realtime.crowd import until
+from tests.realtime.routed_client import RoutedClient
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, SECRET, SdkClient
 from tests.support import servers
 from tests.support.command_line import CommandLine
@@ -117,6 +119,23 @@ def test_channel_commands_with_connected_clients(
 
 
 @pytest.mark.parametrize("cli_target", ["storage"], indirect=True)
+def test_message_is_sent_to_a_user_a_connection_and_everybody(cli_target: ChannelsCli) -> None:
+    async def scenario() -> None:
+        async with RoutedClient(cli_target.service, "eve") as client:
+            for number, to in enumerate(
+                (["--user", "eve"], ["--connection", client.id], ["--broadcast"])
+            ):
+                words = ["channel", "send", str(number), "--type", "greeting", *to]
+                await asyncio.to_thread(cli_target.shell.done, *words)
+            await until(lambda: len(client.received) == 3, "three messages")
+            assert client.received == [0, 1, 2]
+
+    asyncio.run(scenario())
+    refused = cli_target.shell.refused("channel", "send", "x", "--user", "x" * 256)
+    assert "target: 1 to 255 characters, not 256" in refused
+    assert "not 0" in cli_target.shell.refused("channel", "send", "x", "--user", "")
+
+
 def test_history_is_listed_from_any_offset_in_both_directions(cli_target: ChannelsCli) -> None:
     shell = cli_target.shell
     for word in ("a", "b", "c"):
@@ -131,7 +150,8 @@ def test_history_is_listed_from_any_offset_in_both_directions(cli_target: Channe
     assert shell.shown("channel", "publish", "old", "d", *key) == first
     binary = {"channel": "old", "b64data": "AP8="}
     headers = {"X-API-Key": KEY}
-    httpx.post(f"{cli_target.service.url}/api/publish", json=binary, headers=headers)
+    url = f"{cli_target.service.url}/api/publish"
+    httpx.post(url, json=binary, headers=headers, timeout=30).raise_for_status()
     (shown,) = shell.shown("channel", "history", "old", "--reverse", "--limit", "1")
     assert (shown["offset"], shown["data"]) == (5, {"b64data": "AP8="})
 
@@ -148,7 +168,12 @@ def test_refused_channel_command_reports_the_reason(cli_target: ChannelsCli) -> 
 
 
 @pytest.mark.parametrize(
-    "words", [("publish", "news", "1"), ("info", "news"), ("history", "news"), ("presence", "news")]
+    "words",
+    [
+        ("publish", "news", "1"),
+        *(("info", "news"), ("history", "news"), ("presence", "news")),
+        ("send", "1", "--user", "ann"),
+    ],
 )
 def test_storage_target_without_configuration_is_refused(words: tuple[str, ...]) -> None:
     message = CommandLine(["--storage", "redis://127.0.0.1:1"]).refused("channel", *words)

@@ -53,6 +53,15 @@ def test_config_check_reports_every_problem(in_process: CommandLine, wrong: Path
     ]
 
 
+def test_replicas_must_confirm_before_the_store_is_late(
+    in_process: CommandLine, tmp_path: Path
+) -> None:
+    file = tmp_path / "late.conf"
+    file.write_text("[redis]\nack_replicas = 1\nack_timeout = 5\n")
+    refused = in_process.refused("config", "check", "--config-file", str(file))
+    assert refused.strip() == "[redis] ack_timeout: it must be less than timeout (5)"
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -97,6 +106,17 @@ audience = zaqar
         ("[quota]\nqueues = -2", "[quota] queues"),
         ("[channels]\ntoken_rsa_public_key = x", "[channels] token_rsa_public_key"),
         ("[channels]\nuris = redis://u:geheim@h?nonsense=1", "[channels] uris"),
+        ("[channels]\nbus = redsi://u:geheim@h", "[channels] bus: redsi://u:***@h: no bus is inst"),
+        (
+            "[channels]\nbus = redis://a, nats://b",
+            "[channels] bus: several URIs must be of one kind",
+        ),
+        ("[channels]\nbus = redis://u:geheim@h?nonsense=1", "[channels] bus: storage URI"),
+        (
+            "[storage]\nuri = memory://\n[channels]\nbus = redis://h\n"
+            "history_size = 1\nhistory_ttl = 1",
+            "[channels] bus: with [storage] uri memory:// each worker has histories of its own",
+        ),
         (f"[{WEBSOCKET}]\nport = 8888", "port: 8888 is the port of the whole service"),
         ("[metrics]\nport = 8888", "[metrics] port: 8888 is a port of the service itself"),
         ("[metrics]\nqueues = orders", "[metrics] queues: orders: it must be PROJECT/NAME"),

@@ -13,9 +13,10 @@ import pytest
 
 from tests.support import servers
 from tests.support.command_line import CommandLine
+from zaqar_redis.benchmarks.redis_cluster import redis_cluster
 from zaqar_redis.figures import LargeQueue
-from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.keyspace.client import BlockingClient
+from zaqar_redis.keyspace import blocking
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.storage.redis.histories import RedisHistories
 
 #: Settings with which a Redis has no findings.
@@ -78,7 +79,7 @@ def test_a_store_that_is_nearly_full_names_the_queues_that_the_service_has_seen(
     good: servers.RedisServer,
 ) -> None:
     largest = {"default": [LargeQueue("shop", "exports", 572, 12 * 2**20)]}
-    with contextlib.closing(BlockingClient(good.uri, BatchSettings())) as store:
+    with contextlib.closing(blocking.client(good.uri, BatchSettings())) as store:
         RedisHistories(store).put_alarms({}, largest, 60).run()
     with good.client() as client:
         client.config_set("maxmemory", round(1.1 * client.info("memory")["used_memory"]))
@@ -160,3 +161,62 @@ def test_problems_of_the_configuration_are_critical(
     texts = " ".join(each["what"] for each in found)
     assert "magic" in texts
     assert "colour" in texts
+
+
+def _unconfirmed(uri: str, folder: Path) -> list[str]:
+    """Returns what is critical when each write must be on one replica."""
+    file = folder / "zaqar.conf"
+    file.write_text(f"[storage]\nuri = {uri}\n[redis]\nack_replicas = 1\n")
+    _, found = _diagnosed("--config-file", str(file))
+    return [each["what"] for each in found if "ack_replicas" in each["what"]]
+
+
+@contextlib.contextmanager
+def _replica_of(primary: servers.RedisServer) -> Iterator[None]:
+    with servers.redis_server() as replica, replica.client() as client, primary.client() as asked:
+        client.replicaof("127.0.0.1", primary.open_port())
+        servers.wait_for(
+            lambda: asked.info("replication").get("slave0", {}).get("state") == "online",
+            "the replica to be connected",
+        )
+        yield
+
+
+def test_fewer_replicas_than_must_confirm_are_critical(
+    good: servers.RedisServer, tmp_path: Path
+) -> None:
+    (what,) = _unconfirmed(good.uri, tmp_path)
+    assert "Store default has 0 connected replicas, and [redis] ack_replicas is 1:" in what
+    with _replica_of(good):
+        assert _unconfirmed(good.uri, tmp_path) == []
+
+
+def test_pool_may_have_its_own_number_of_replicas_that_must_confirm(
+    good: servers.RedisServer,
+) -> None:
+    shell = CommandLine(["--storage", good.uri])
+    with servers.redis_server() as pool:
+        with _replica_of(pool):
+            options = json.dumps({"ack_replicas": 1})
+            shell.done("pool", "create", "one", "--uri", pool.uri, "--options", options)
+        _, found = _diagnosed("--storage", good.uri)
+    shell.done("pool", "delete", "one", "--yes")
+    (what,) = [each["what"] for each in found if "ack_replicas" in each["what"]]
+    assert "Store one has 0 connected replicas, and [redis] ack_replicas is 1:" in what
+
+
+def test_primary_of_a_cluster_with_fewer_replicas_than_must_confirm_is_critical(
+    tmp_path: Path,
+) -> None:
+    with redis_cluster(replicas=2) as cluster:
+        (what,) = _unconfirmed(cluster.uri, tmp_path)
+    assert "has a primary with 0 connected replicas, and [redis] ack_replicas is 1:" in what
+
+
+def test_node_of_a_cluster_that_is_named_alone_is_critical_and_says_what_to_write() -> None:
+    with redis_cluster() as cluster:
+        code, found = _diagnosed("--storage", f"redis://127.0.0.1:{cluster.primaries[0].port}")
+    assert code == 4
+    assert found[0]["what"].startswith("Store default cannot be used: ")
+    assert "Its URI must begin with redis+cluster://" in found[0]["what"]
+    assert found[0]["remedy"].startswith("Correct its URI")

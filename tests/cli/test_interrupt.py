@@ -62,7 +62,7 @@ def pools() -> Iterator[tuple[servers.RedisServer, servers.RedisServer]]:
 
 def _fill(url: str) -> None:
     document = {"messages": [{"body": "x"}] * 3000}
-    with httpx.Client(headers=_HEADERS) as client:
+    with httpx.Client(headers=_HEADERS, timeout=30) as client:
         for _ in range(_MANY // 3000):
             client.post(url, json=document).raise_for_status()
 
@@ -120,6 +120,6 @@ def _expect_quiet_end(*words: str) -> None:
     )
     assert process.stdout
     process.stdout.close()
-    _, stderr = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=60)
     assert stderr == b""
     assert process.returncode in (0, 141)

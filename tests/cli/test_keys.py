@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.support.command_line import CommandLine
 
 UNKNOWN = "zk_00000000000000000000"
 
 
 @pytest.fixture
-def shell(redis_server: servers.RedisServer, tmp_path: Path) -> CommandLine:
+def shell(redis_server: Backend, tmp_path: Path) -> CommandLine:
     """Commands with the configuration of a service, on an empty database."""
     config = tmp_path / "service.conf"
     config.write_text("[auth]\nseal_key = a seal key for tests\n")
@@ -134,7 +135,7 @@ def test_duration_counts_from_now(shell: CommandLine, text: str, seconds: int) -
     assert before <= datetime.datetime.fromisoformat(shown) - duration <= end
 
 
-def test_without_seal_key_no_secret_is_made(redis_server: servers.RedisServer) -> None:
+def test_without_seal_key_no_secret_is_made(redis_server: Backend) -> None:
     shell = CommandLine(["--storage", f"{redis_server.uri}?db=6"])
     assert "[auth] seal_key" in shell.refused("key", "create", "u")
     assert "[auth] seal_key" in shell.refused("key", "rotate", UNKNOWN)

@@ -90,7 +90,8 @@ def test_drained_pool_has_no_queues(stores: list[str], project: str) -> None:
         with servers.service(server.uri) as service:
             for number in range(12):
                 url = f"{service.url}/v2/queues/q{number}/messages"
-                assert httpx.post(url, json=document, headers=headers).status_code == 201
+                posted = httpx.post(url, json=document, headers=headers, timeout=30)
+                assert posted.status_code == 201
         assert shell.shown("pool", "show", "one")["queues"] == 12
         shell.done("pool", "create", "two", "--uri", stores[1])
         drained = shell.run("pool", "drain", "one")
@@ -102,7 +103,7 @@ def test_drained_pool_has_no_queues(stores: list[str], project: str) -> None:
         assert shell.shown("pool", "show", "one")["draining"] is False
         with servers.service(server.uri) as service:
             url = f"{service.url}/v2/queues/q7/messages?echo=true"
-            found = httpx.get(url, headers=headers).json()["messages"]
+            found = httpx.get(url, headers=headers, timeout=30).json()["messages"]
         assert [message["body"] for message in found] == list(range(5))
 
 
@@ -158,7 +159,7 @@ def test_queues_are_listed_and_watched_while_a_pool_is_away() -> None:
             assert near["metadata"]["_max_messages_post_size"]
         _check_top(shell)
         headers = {"Client-ID": CLIENT, "X-Project-ID": "default"}
-        with httpx.Client(headers=headers, verify=False) as client:
+        with httpx.Client(headers=headers, verify=False, timeout=30) as client:
             # Other clients must not take a queue for deleted.
             assert client.get(f"{service.url}/v2/queues").status_code == 503
             page = client.get(f"{service.url}/v2/queues?partial=true&limit=1").json()
@@ -182,7 +183,7 @@ def _check_top(shell: CommandLine) -> None:
         screen.wait_for("far ? ? ? ?")
         screen.wait_for("store lost is away")
         screen.press("q")
-        assert screen.process.wait(30) == 0
+        assert screen.process.wait(60) == 0
 
 
 def test_drain_of_unreachable_pool_ends_with_the_reason(

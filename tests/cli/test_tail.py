@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.support.command_line import CommandLine, running
 
 _TAIL = ("message", "tail", "q")
@@ -68,6 +69,7 @@ def test_tail_shows_claimed_and_delayed_messages_on_request(
         f"{service.url}/v2/queues/q",
         json={"_default_message_delay": 1},
         headers={"Client-ID": str(uuid.uuid4()), "X-Project-ID": project},
+        timeout=30,
     ).raise_for_status()
     shell.done("message", "post", "q", "claimed", "--delay", "0")
     shell.done("claim", "create", "q", "--ttl", "300")
@@ -159,7 +161,7 @@ def _restarted(service: servers.RunningService, storage: str) -> Iterator[None]:
 
 
 def test_tail_continues_after_a_service_restart(
-    redis_server: servers.RedisServer, project: str, tmp_path: Path
+    redis_server: Backend, project: str, tmp_path: Path
 ) -> None:
     with servers.service(redis_server.uri) as service:
         shell = CommandLine(["--url", service.url, "--project", project])
@@ -192,5 +194,5 @@ def test_tail_with_closed_stdout_ends_quietly(project_shell: CommandLine) -> Non
     assert process.stdout.readline().endswith(b'  "first"\n')
     process.stdout.close()
     project_shell.done("message", "post", "q", "second")
-    _, stderr = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=60)
     assert (process.returncode, stderr) == (141, b"")

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.support.command_line import CommandLine
 from zaqar_redis import errors
 from zaqar_redis.cli import profile_file, target
@@ -27,6 +28,8 @@ STORE_COMMANDS = (
     ("check",),
     ("sweep",),
     ("import-stock", "--from", "redis://127.0.0.1:1"),
+    ("backup", "--to", "file"),
+    ("restore", "--from", "file"),
     ("pipeline", "audit", "--queue", "q", "lake"),
 )
 
@@ -55,7 +58,8 @@ def test_commands_without_options_reach_the_local_service(
     with _service_of(home) as service:
         message = in_process.notices("message", "post", "orders", "one")
         assert message == f"zaqar-redis: at the service {service.url} (the default)\n"
-        listed = httpx.get(f"{service.url}/v2/queues", headers=_HEADERS).json()["queues"]
+        found = httpx.get(f"{service.url}/v2/queues", headers=_HEADERS, timeout=30)
+        listed = found.json()["queues"]
         assert [queue["name"] for queue in listed] == ["orders"]
         message = in_process.notices("check")
         assert message.startswith(f"zaqar-redis: at the store embedded://{data} (the default)\n")
@@ -205,6 +209,7 @@ def test_statistics_count_idempotency_records(
         f"{service.url}/v2/queues/q/messages",
         json={"messages": [{"body": 1}]},
         headers={**_HEADERS, "X-Project-ID": project, "Idempotency-Key": "one"},
+        timeout=30,
     ).raise_for_status()
     stats = in_process.shown("queue", "stats", "q", "--url", service.url, "--project", project)
     assert stats["idempotency_records"] == 1
@@ -213,7 +218,7 @@ def test_statistics_count_idempotency_records(
 def test_implied_target_is_named_on_stderr(
     home: Path,
     in_process: CommandLine,
-    redis_server: servers.RedisServer,
+    redis_server: Backend,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = ("queue", "list")
@@ -226,7 +231,7 @@ def test_implied_target_is_named_on_stderr(
 
 
 def test_destructive_command_names_its_target(
-    in_process: CommandLine, redis_server: servers.RedisServer, project: str
+    in_process: CommandLine, redis_server: Backend, project: str
 ) -> None:
     words = ("queue", "delete", "q", "--storage", redis_server.uri, "--project", project)
     at = f"at the store {redis_server.uri} (--storage)"

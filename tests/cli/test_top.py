@@ -56,7 +56,7 @@ def test_live_view_shows_rates_and_outages_and_ends_by_a_key() -> None:
             screen.wait_for("cannot be reached")
             screen.press("x")  # does nothing
             screen.press("q")
-            assert screen.process.wait(30) == 0
+            assert screen.process.wait(60) == 0
             assert screen.echoes  # the terminal is as before
             assert "Traceback" not in screen.shown
 
@@ -65,7 +65,7 @@ def test_interrupted_live_view_leaves_the_terminal_as_it_was(shared_target: list
     with terminal("top", *shared_target) as screen:
         screen.wait_for("queues, ")
         screen.process.send_signal(signal.SIGINT)
-        assert screen.process.wait(30) == 0
+        assert screen.process.wait(60) == 0
         assert screen.echoes
         assert "Traceback" not in screen.shown
 

@@ -20,13 +20,14 @@ from openstack.message.v2 import _proxy
 from zaqarclient.queues import client as zaqarclient
 
 from tests.support import servers
+from tests.support.backends import Backend
 
 #: For the service of the tests only.
 SIGNING_KEY = "a key for the tests of the clients"
 
 
 @pytest.fixture(scope="session")
-def two_workers(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+def two_workers(redis_server: Backend) -> Iterator[servers.RunningService]:
     options: dict[str, dict[str, object]] = {
         "DEFAULT": {"admin_mode": True},
         "signed_url": {"secret_key": SIGNING_KEY},

@@ -11,10 +11,11 @@ from zaqarclient.queues import client as zaqarclient
 from zaqarclient.transport import errors
 
 from tests.support import servers
+from tests.support.backends import Backend
 
 
 @pytest.fixture
-def admin(redis_server: servers.RedisServer) -> Iterator[Any]:
+def admin(redis_server: Backend) -> Iterator[Any]:
     """A client of a service with two workers, on a store that no other test uses."""
     options: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
     with (

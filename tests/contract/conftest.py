@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.support import servers
+from tests.support import backends, servers
+from tests.support.backends import NewStore
 from tests.support.blocking import BlockingStore
 from tests.support.stores import POOLED, ContractStore, opened
 from zaqar_redis.keyspace import embedded
@@ -28,12 +29,6 @@ def _memory() -> Iterator[str]:
 @contextlib.contextmanager
 def _redis() -> Iterator[str]:
     with servers.redis_server() as server:
-        yield server.uri
-
-
-@contextlib.contextmanager
-def _valkey() -> Iterator[str]:
-    with servers.redis_server(servers.VALKEY) as server:
         yield server.uri
 
 
@@ -92,10 +87,15 @@ def _pooled() -> Iterator[str]:
         yield f"{POOLED}{default}|{default}?db=1|{other}"
 
 
+@contextlib.contextmanager
+def _uri(start: NewStore) -> Iterator[str]:
+    with start() as store:
+        yield store.uri
+
+
 BACKENDS: dict[str, Callable[[], contextlib.AbstractContextManager[str]]] = {
     "memory": _memory,
-    "redis": _redis,
-    "valkey": _valkey,
+    **{name: functools.partial(_uri, start) for name, start in backends.BACKENDS.items()},
     "tcp": _tcp,
     "embedded": _embedded,
     "pooled": _pooled,
@@ -104,17 +104,16 @@ BACKENDS: dict[str, Callable[[], contextlib.AbstractContextManager[str]]] = {
 
 #: One Redis by other transports: only tests marked `transports` run on these.
 _TRANSPORTS = ("tcp", "embedded")
-#: What tools/test --fast leaves out.
-_SLOW = ("valkey", "pooled", *_TRANSPORTS)
+#: What tools/test --fast runs on.
+_FAST = ("memory", "redis")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "uri" in metafunc.fixturenames:
         marked = metafunc.definition.get_closest_marker("transports")
-        backends = [name for name in BACKENDS if marked or name not in _TRANSPORTS]
+        names = [name for name in BACKENDS if marked or name not in _TRANSPORTS]
         params = [
-            pytest.param(name, marks=[pytest.mark.slow] if name in _SLOW else [])
-            for name in backends
+            pytest.param(name, marks=[] if name in _FAST else [pytest.mark.slow]) for name in names
         ]
         metafunc.parametrize("uri", params, indirect=True, scope="session")
 
@@ -130,6 +129,16 @@ def uri(request: pytest.FixtureRequest) -> Iterator[str]:
 def store(uri: str, project: str) -> Iterator[ContractStore]:
     with opened(uri, project) as store:
         yield store
+
+
+#: How long subscriptions wait for Redis.
+SUBSCRIBE_TIMEOUT = "zaqar_redis.storage.redis.feed._SUBSCRIBE_TIMEOUT_SECONDS"
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets subscriptions wait for a busy Redis: later than after a second, they miss messages."""
+    monkeypatch.setattr(SUBSCRIBE_TIMEOUT, 60.0)
 
 
 @pytest.fixture(scope="session")

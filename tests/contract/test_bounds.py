@@ -22,10 +22,11 @@ from tests.support.stores import PooledContractStore, opened
 from zaqar_redis.figures import Alarm, HistoryPoint, LargeQueue
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import control_keys, keys
-from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.pool_records import Job, Move
 from zaqar_redis.realtime.engine import Dedup, HistoryFilter, HistoryOptions
 from zaqar_redis.realtime.engines.redis import RedisHistory, RedisPresence
+from zaqar_redis.realtime.engines.topics import RedisTopics
 from zaqar_redis.records import IdempotencyKey, NewMessage
 from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
 from zaqar_redis.storage.redis.catalogue import RedisCatalogue
@@ -211,18 +212,18 @@ def _channel(*slots: str) -> Callable[[str, int], list[bytes]]:
 
 async def _publish(store: BlockingStore, client: keyspace.AsyncClient, each: int) -> None:
     keep = HistoryOptions(size=10, ttl=60, meta_ttl=2_592_000)
-    await RedisHistory(client).publish(f"{store.project}/channel-{each}", b'"x"', keep)
+    await RedisHistory(client, sends=True).publish(f"{store.project}/channel-{each}", b'"x"', keep)
 
 
 async def _publish_once(store: BlockingStore, client: keyspace.AsyncClient, each: int) -> None:
     once = Dedup(key=UUID.format(each))
-    await RedisHistory(client).publish(f"{store.project}/channel-1", b'"x"', None, once)
+    await RedisHistory(client, sends=True).publish(f"{store.project}/channel-1", b'"x"', None, once)
 
 
 async def _read_channel(store: BlockingStore, client: keyspace.AsyncClient, each: int) -> None:
     keep = HistoryOptions(size=10, ttl=60, meta_ttl=2_592_000)
     channel = f"{store.project}/channel-{each}"
-    await RedisHistory(client).history(channel, HistoryFilter(limit=0), keep)
+    await RedisHistory(client, sends=True).history(channel, HistoryFilter(limit=0), keep)
 
 
 async def _add_presence(store: BlockingStore, client: keyspace.AsyncClient, each: int) -> None:
@@ -319,6 +320,32 @@ def test_keys_with_redis_expiry_stay_within_documented_size_and_ttl(
     assert _expire_after(record.seconds, blocking, of, began)
     assert 0 < used(blocking, *of) / number <= documented()[name]
     blocking.command("DEL", *of)
+
+
+def test_topics_of_connections_are_small_and_end_with_the_lease_of_their_node(
+    blocking: BlockingStore,
+) -> None:
+    number = 20
+
+    async def with_topics(work: Callable[[RedisTopics], Awaitable[None]]) -> None:
+        client = keyspace.client(blocking.uri, BatchSettings())
+        await client.start()
+        await work(RedisTopics(client, blocking.clock))
+        await client.close()
+
+    async def subscribe(topics: RedisTopics) -> None:
+        for each in range(number):
+            await topics.subscribe(f"{blocking.project}/{each}", UUID.format(each), "node", 60)
+
+    async def end(topics: RedisTopics) -> None:
+        blocking.clock.tick(61)
+        await topics.expire()
+
+    asyncio.run(with_topics(subscribe))
+    of = blocking.command("KEYS", "zr:{routing}:*")
+    assert 0 < used(blocking, *of) / number <= documented()["topic of a connection"]
+    asyncio.run(with_topics(end))
+    assert blocking.command("KEYS", "zr:{routing}:*") == []
 
 
 def test_points_of_a_history_are_small_and_no_more_than_allowed(blocking: BlockingStore) -> None:
@@ -436,5 +463,6 @@ def test_documented_table_of_sizes_has_only_tested_rows() -> None:
         "reserved epoch without a pool",
         "sweep index entry",
         "point of a history",
+        "topic of a connection",
     }
     assert set(documented()) == {*SWEPT, *EXPIRING, *others}

@@ -177,7 +177,7 @@ def test_records_of_spent_claims_are_removed_at_their_end(store: ContractStore, 
     store.delete(*store.post("a").ids, claims=[store.claim(ttl=60).claim_id])
     if end == "sweep":
         store.clock.tick(60)
-        store.sweep()
+        store.sweep(0)
     else:
         store.run(getattr(store.driver.queues, end)(store.project, "q"))
     assert _spent(store) == []

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Iterator
+from importlib import metadata
 from typing import Any, TypeVar
 
 import pytest
@@ -13,9 +14,10 @@ import pytest
 from tests.contract.conftest import BACKENDS
 from tests.support.clock import ManualClock
 from zaqar_redis import errors
+from zaqar_redis.formats import CURRENT, StoreFormat, WorkerRelease
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import control_keys
-from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.pool_records import Flavor, Job, Move, Pool, QueueLocation
 from zaqar_redis.records import Quota, QuotaNews
 from zaqar_redis.storage.control import DEFAULT_POOL, POOLS_MAX, QUOTAS_MAX
@@ -187,6 +189,35 @@ def test_pool_with_queues_cannot_be_deleted(operator: ControlStoreHarness) -> No
     with pytest.raises(errors.PoolInUse, match=r"queues \(1\)"):
         operator.run(operator.control.pools.delete("a"))
     assert operator.pools() == ["a"]
+
+
+def test_pools_of_a_move_cannot_be_deleted_before_it_ends(operator: ControlStoreHarness) -> None:
+    """What settles a move whose mover died needs both stores."""
+    operator.pool("a")
+    operator.pool("b")
+
+    def in_use() -> dict[str, int]:
+        return {name: operator.run(operator.catalogue.count(name)) for name in ("a", "b")}
+
+    def expect_in_use() -> None:
+        assert in_use() == {"a": 1, "b": 1}
+        for name in ("a", "b"):
+            with pytest.raises(errors.PoolInUse, match=r"queues \(1\)"):
+                operator.run(operator.control.pools.delete(name))
+
+    operator.assign("q", "a")
+    for end in ("withdraw", "commit"):
+        move, _ = operator.begin("q", "a", "b")
+        expect_in_use()
+        if end == "withdraw":
+            assert operator.run(operator.catalogue.withdraw(P, "q", move.token))
+        else:
+            assert operator.run(operator.catalogue.commit(P, "q", move))
+        expect_in_use()
+        operator.run(operator.catalogue.end(P, "q", move.token))
+        assert in_use() == ({"a": 1, "b": 0} if end == "withdraw" else {"a": 0, "b": 1})
+    operator.run(operator.control.pools.delete("a"))
+    assert operator.pools() == ["b"]
 
 
 def test_flavor_lists_its_pools_and_frees_them_when_replaced_or_deleted(
@@ -446,7 +477,7 @@ def test_changes_of_pools_and_queues_notify_watchers(operator: ControlStoreHarne
     operator.run(operator.control.watch(events.append))
 
     def expect(expected: tuple[str, str] | None) -> None:
-        for _ in range(500):
+        for _ in range(6000):
             if events:
                 break
             operator.run(asyncio.sleep(0.01))
@@ -523,3 +554,29 @@ def test_report_returns_sockets_of_other_live_workers(operator: ControlStoreHarn
     operator.clock.tick(0.2)
     assert report("two", 60.0, {}) == []
     assert report("one", 5.0, {}) == [{}]
+
+
+def test_format_without_a_mark_is_the_first_and_is_only_raised(
+    operator: ControlStoreHarness,
+) -> None:
+    mark = operator.control.format
+    assert operator.run(mark.get()) == StoreFormat(1, 1)
+    for each in ((5, 2), (4, 3), (3, 1)):
+        operator.run(mark.raise_to(*each))
+    assert operator.run(mark.get()) == StoreFormat(5, 3)
+
+
+def test_workers_are_listed_with_their_releases_until_they_are_silent(
+    operator: ControlStoreHarness,
+) -> None:
+    quotas = operator.control.quotas
+    operator.run(quotas.report("one", 5.0, {}, None))
+    release = metadata.version("zaqar-redis")
+    assert operator.run(quotas.workers()) == [WorkerRelease(release, CURRENT.version)]
+    report = f"{operator.clock() + 10_000} {{}}"
+    operator.run(operator.client.command("HSET", control_keys.CONTROL.workers, "old", report))
+    assert WorkerRelease("", 1) in operator.run(quotas.workers())
+    operator.clock.tick(6)
+    assert operator.run(quotas.workers()) == [WorkerRelease("", 1)]
+    operator.clock.tick(6)
+    assert operator.run(quotas.workers()) == []

@@ -7,9 +7,12 @@ import signal
 
 import pytest
 
+from tests.contract.conftest import SUBSCRIBE_TIMEOUT
 from tests.support import servers
 from tests.support.stores import ContractStore, opened
-from zaqar_redis.storage.contract import Feed
+from zaqar_redis.storage.watched import Feed
+
+pytestmark = pytest.mark.usefixtures("patient")
 
 
 class HintRecorder:
@@ -34,6 +37,12 @@ class HintRecorder:
         self._store.run(self._feed.watch(self._store.project, self._queue, self.hint))
         self.counts.clear()
         return self
+
+    def watch_in_vain(self, monkeypatch: pytest.MonkeyPatch) -> HintRecorder:
+        """Watches a queue while its store is away."""
+        with monkeypatch.context() as patched:
+            patched.setattr(SUBSCRIBE_TIMEOUT, 1.0)
+            return self.watch_missing()
 
     def unwatch(self) -> None:
         self._feed.unwatch(self._store.project, self._queue, self.hint)
@@ -150,11 +159,11 @@ def test_unwatched_queues_are_unsubscribed_and_can_be_watched_again(store: Contr
         recorder.wait()
 
 
-def test_hints_resume_after_a_store_outage(project: str) -> None:
+def test_hints_resume_after_a_store_outage(project: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with servers.redis_server() as server, opened(server.uri, project) as store:
         before = HintRecorder(store).watch_missing()
         server.signal(signal.SIGKILL)
-        meanwhile = HintRecorder(store, "meanwhile").watch_missing()
+        meanwhile = HintRecorder(store, "meanwhile").watch_in_vain(monkeypatch)
         server.start()
         store.wait_until_back()
         store.wait_for(lambda: 0 in before.counts, "the notice that hints may have been lost")
@@ -166,10 +175,12 @@ def test_hints_resume_after_a_store_outage(project: str) -> None:
             recorder.wait()
 
 
-def test_watch_begun_during_outage_gets_hints_after_recovery(project: str) -> None:
+def test_watch_begun_during_outage_gets_hints_after_recovery(
+    project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with servers.redis_server() as server, opened(server.uri, project) as store:
         server.signal(signal.SIGKILL)
-        first = HintRecorder(store).watch_missing()
+        first = HintRecorder(store).watch_in_vain(monkeypatch)
         server.start()
         store.wait_until_back()
         second = HintRecorder(store).watch_missing()

@@ -7,8 +7,11 @@ import asyncio
 import signal
 
 import pytest
+import redis
 
+from tests.contract.conftest import SUBSCRIBE_TIMEOUT
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.support.stores import (
     CLIENT,
     POOLED,
@@ -23,11 +26,13 @@ from tests.support.stores import (
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import envelope, keys
-from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.pool_records import Pool
 from zaqar_redis.records import HistoryPage, Message, NewMessage, PostedBatch
-from zaqar_redis.storage.contract import Live
 from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
+from zaqar_redis.storage.watched import Live
+
+pytestmark = pytest.mark.usefixtures("patient")
 
 
 class LiveRecorder:
@@ -207,7 +212,7 @@ def test_watcher_started_during_queue_creation_misses_nothing_after_its_position
 
 
 def test_watched_queue_may_be_created_in_a_pool_added_later(
-    redis_server: servers.RedisServer, own_redis: str, project: str
+    redis_server: Backend, own_redis: str, project: str
 ) -> None:
     first, other = f"{own_redis}?db=1", redis_server.client()
     with opened(f"{POOLED}{own_redis}|{first}", project) as store:
@@ -221,11 +226,38 @@ def test_watched_queue_may_be_created_in_a_pool_added_later(
             store.run(store.driver.control.pools.put(pool, canonical=pool.uri))
         feed = keys.of_queue(project, "q").feed
         store.wait_for(lambda: other.pubsub_numsub(feed)[0][1] == 1, "a subscriber in Redis")
+        # It may have been created there before.
+        store.wait_for(lambda: follower.gaps > 0, "a notice that messages may be missed")
         store.post("a")
         assert follower.wait(1) == ["a"]
         assert follower.epochs == {page.epoch}
         assert other.exists(keys.of_queue(project, "q").queue)
         other.close()
+
+
+def test_queue_created_in_a_pool_that_confirms_the_watch_late_is_watched_from_the_first_message(
+    own_redis: str, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        servers.redis_server() as slow,
+        opened(f"{POOLED}{own_redis}|{slow.uri}", project) as store,
+    ):
+        LiveRecorder(store, "other").stop()  # all connections are there
+        monkeypatch.setattr(SUBSCRIBE_TIMEOUT, 1.0)
+        follower = LiveRecorder(store, watch=False)
+        slow.signal(signal.SIGSTOP)
+        try:
+            at = store.run(follower.watch_from_position())
+        finally:
+            slow.signal(signal.SIGCONT)
+        # Nobody is told in time that the queue has a pool.
+        redis.Redis.from_url(own_redis).client_kill_filter(_type="pubsub")
+        store.post("a")
+        assert store.pop() == ["a"]  # before any reader could see it
+        store.post("b", "c")
+        assert follower.wait(3) == ["a", "b", "c"]
+        assert follower.epochs == {at.epoch}
+        assert slow.client().exists(keys.of_queue(project, "q").queue)
 
 
 def test_history_page_is_read_by_rank(store: ContractStore) -> None:
@@ -261,7 +293,7 @@ def test_history_page_of_large_messages_is_cut_short(store: ContractStore) -> No
 
 @pytest.mark.transports
 def test_watcher_is_notified_of_a_gap_after_lost_connection_and_continues(
-    redis_server: servers.RedisServer, project: str
+    redis_server: Backend, project: str
 ) -> None:
     with opened(redis_server.uri, project) as store:
         store.create()
@@ -274,15 +306,16 @@ def test_watcher_is_notified_of_a_gap_after_lost_connection_and_continues(
 
 
 def test_watch_fails_while_store_is_unreachable(
-    redis_server: servers.RedisServer, project: str
+    project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with opened(redis_server.uri, project) as store:
-        redis_server.signal(signal.SIGSTOP)
+    monkeypatch.setattr(SUBSCRIBE_TIMEOUT, 1.0)
+    with servers.redis_server() as server, opened(server.uri, project) as store:
+        server.signal(signal.SIGSTOP)
         try:
             with pytest.raises(errors.StoreUnavailable):
                 LiveRecorder(store)
         finally:
-            redis_server.signal(signal.SIGCONT)
+            server.signal(signal.SIGCONT)
 
 
 def test_each_incarnation_of_a_queue_has_its_own_epoch_reserved_before_creation(
@@ -299,9 +332,7 @@ def test_each_incarnation_of_a_queue_has_its_own_epoch_reserved_before_creation(
     assert len(seen) == 6
 
 
-def test_watcher_receives_redriven_dead_letters(
-    redis_server: servers.RedisServer, project: str
-) -> None:
+def test_watcher_receives_redriven_dead_letters(redis_server: Backend, project: str) -> None:
     with opened(redis_server.uri, project) as store:
         store.create()
         follower = LiveRecorder(store)

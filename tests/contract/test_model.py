@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -323,6 +324,7 @@ class ModelComparison(RuleBasedStateMachine):
             assert [_seen(end) for end in ends] == self.view(alive[:1] + alive[-1:])
 
 
+@pytest.mark.timeout(600)  # a minute of work, for a machine that does nothing else
 def test_store_returns_the_same_results_as_the_model(real: ContractStore) -> None:
     machine = type("Beside", (ModelComparison,), {"store": real})
     run_state_machine_as_test(

@@ -19,6 +19,7 @@ from tests.support.stores import (
     CLIENT,
     POOLED,
     TTL,
+    ContractStore,
     Crash,
     CrashBeforeScript,
     PooledContractStore,
@@ -29,10 +30,10 @@ from tests.support.stores import (
     opened,
 )
 from zaqar_redis import errors, rules
-from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.keyspace.client import AsyncClient, BlockingClient
+from zaqar_redis.keyspace import blocking, keys
+from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Call, RedisCommand
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.pool_records import Job, Move, Pool
 from zaqar_redis.records import IdempotencyKey, LockKind, Message
@@ -110,7 +111,7 @@ def other(store: PooledContractStore, queue: str = "q") -> str:
     return "p2" if pool_of(store, queue) == "p1" else "p1"
 
 
-def fill(store: PooledContractStore, number: int = 2500) -> tuple[str | None, str | None]:
+def fill(store: ContractStore, number: int = 2500) -> tuple[str | None, str | None]:
     """Creates messages in every state, claims (one expired), a record; the live claims."""
     store.create(_default_message_delay=900, colour="blue", _max_claim_count=9)
     store.post(*[f"old {each}" for each in range(number)], delay=0)
@@ -124,13 +125,14 @@ def fill(store: PooledContractStore, number: int = 2500) -> tuple[str | None, st
     prolonged = store.claim(3, ttl=7200, client=CLIENT).claim_id
     store.delete(store.page(limit=3).items[1].id)
     of = store.driver.subscriptions
+    assert of
     for subscriber in range(1200):
         hook = f"http://example.org/{subscriber}"
         store.run(of.create(store.project, "q", hook, ttl=600, options={"n": subscriber}))
     return held, prolonged
 
 
-def everything(store: PooledContractStore, queue: str = "q") -> Any:
+def everything(store: ContractStore, queue: str = "q") -> Any:
     """Returns everything visible of the queue, with ids and times."""
     found = store.existing_queue(queue)
     messages: list[Message] = []
@@ -143,6 +145,7 @@ def everything(store: PooledContractStore, queue: str = "q") -> Any:
         after = page.marker
     ready = [message.id for message in store.page(limit=500, queue=queue).items]
     of = store.driver.subscriptions
+    assert of
     subscribed = store.run(of.list(store.project, queue, "", 5000)).items
     assert all(
         store.run(of.find(store.project, queue, each.subscriber)) == each
@@ -539,7 +542,7 @@ def test_stopped_mover_releases_leader_role(pools: PooledContractStore, pools_ur
     control_uri = pools_uri.removeprefix(POOLED).split("|")[0]
     with (
         opened(pools_uri, pools.project) as other_process,
-        contextlib.closing(BlockingClient(control_uri, BatchSettings())) as operator,
+        contextlib.closing(blocking.client(control_uri, BatchSettings())) as operator,
     ):
         assert isinstance(other_process, PooledContractStore)
         control = other_process.driver.control
@@ -685,6 +688,7 @@ def test_move_lock_of_dead_mover_expires(pools: PooledContractStore) -> None:
     pools.run(pools.driver.mover.settle_all())
 
 
+@pytest.mark.usefixtures("patient")
 def test_watcher_of_moved_queue_is_notified_of_a_gap_and_continues(
     pools: PooledContractStore,
 ) -> None:

@@ -248,7 +248,7 @@ def test_staged_chunks_expire_after_a_day(blocking: BlockingStore) -> None:
     stages = blocking.key("stages")
     put(blocking, "t", ["a"])
     assert DAY_MS - 60_000 < blocking.command("PTTL", stages) <= DAY_MS
-    blocking.command("PEXPIRE", stages, 1000)
+    blocking.command("PEXPIRE", stages, DAY_MS // 2)
     begin(blocking, 0, "t")
     assert blocking.command("PTTL", stages) > DAY_MS - 60_000
 

@@ -46,7 +46,7 @@ def http(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     headers = {"Client-ID": str(uuid.uuid4()), "X-Project-ID": "third-party"}
     with (
         servers.service("dict://", environment=environment) as running,
-        httpx.Client(base_url=f"{running.url}/v2", headers=headers) as client,
+        httpx.Client(base_url=f"{running.url}/v2", headers=headers, timeout=60) as client,
     ):
         yield client
 

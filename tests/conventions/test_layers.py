@@ -13,15 +13,24 @@ from tests.conventions.files import modules
 #: Packages by layer, the lowest first. A package may use its own and those of lower layers.
 LAYERS = (
     (
-        *("records", "pool_records", "check_records", "figures", "rules", "metadata_rules"),
-        *("retry_policies", "errors", "clock", "rate_limiter", "runner"),
+        *("records", "pool_records", "check_records", "figures", "formats", "rules"),
+        *(
+            "metadata_rules",
+            "retry_policies",
+            "errors",
+            "clock",
+            "garbage_collection",
+            "rate_limiter",
+            "runner",
+            "sizing",
+        ),
     ),
     ("metrics",),
     ("keyspace", "auth"),
     ("storage", "realtime"),
     ("service",),
     ("notify",),
-    ("api", "spark", "zaqar_import", "zaqar_plugin"),
+    ("api", "backup", "spark", "zaqar_import", "zaqar_plugin"),
     ("benchmarks", "conf"),
     ("cli",),
 )
@@ -29,7 +38,12 @@ LAYER = {package: layer for layer, packages in enumerate(LAYERS) for package in 
 
 #: Layers inside a package, in the same order. Those of one layer may use each other.
 INNER = {
-    "realtime": (("engine", "protocol"), ("engines", "session"), ("node",)),
+    "realtime": (
+        ("bus", "engine", "protocol"),
+        ("buses", "session"),
+        ("engines", "load"),
+        ("node",),
+    ),
     "spark": (
         (
             *("options", "attributes", "columns", "offsets", "stores", "permissions", "task"),
@@ -42,7 +56,7 @@ INNER = {
     "storage": (
         (
             *("administration", "contract", "control", "deliveries", "figures", "subscriptions"),
-            *("transfer", "load"),
+            *("formats", "transfer", "load", "watched"),
         ),
         ("redis",),
         ("move", "pools"),
@@ -54,7 +68,7 @@ ALLOWED = {
     "aiosmtplib": ("notify.mail.smtp.",),
     "aiohttp": ("notify.",),
     "yarl": ("notify.",),
-    "redis": ("keyspace.", "storage.redis."),
+    "redis": ("keyspace.", "storage.redis.", "benchmarks."),
     "hiredis": ("keyspace.", "storage.redis."),
     "fakeredis": ("keyspace.",),
     "falcon": ("api.", "benchmarks."),
@@ -78,13 +92,18 @@ ALLOWED = {
     "deltalake": ("spark.jobs.",),
     "pyiceberg": ("spark.jobs.",),
     "jinja2": ("spark.jobs.",),
-    "matplotlib": ("spark.jobs.",),
+    "matplotlib": ("spark.jobs.", "benchmarks."),
     "numpy": ("spark.",),
     "gunicorn": ("api.server.master.", "api.server.worker.", "cli.", "benchmarks."),
-    "jump": ("realtime.engines.",),
+    "jump": ("realtime.buses.",),
+    "nats": ("realtime.buses.nats.", "cli.bench_bus.", "benchmarks."),
     "jwt": ("auth.",),
     "google": ("realtime.protocol.protobuf.",),
-    "websockets": ("api.server.sockets.",),
+    "websockets": ("api.server.sockets.", "benchmarks.chaos."),
+    "zmq": (
+        *(f"realtime.buses.zeromq{part}." for part in ("", "_broker", "_connection", "_keys")),
+        "benchmarks.bus.",
+    ),
     "uvicorn": ("api.server.", "cli.", "benchmarks."),
     "uvicorn_worker": ("api.server.worker.", "cli.", "benchmarks."),
 }

@@ -29,6 +29,7 @@ from zaqar_redis.keyspace.keys import (
     RecordKeys,
     TermKeys,
 )
+from zaqar_redis.keyspace.routing_keys import RoutingKeys
 from zaqar_redis.keyspace.script import Script
 
 LUA = PACKAGE / "keyspace" / "lua"
@@ -45,6 +46,7 @@ KINDS = (
     RecordKeys,
     RoleKeys,
     TermKeys,
+    RoutingKeys,
 )
 NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
 

@@ -24,7 +24,7 @@ import sys
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client, keys
-from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.storage.redis import RedisDriver
 
 QUEUE = "contended"

@@ -15,6 +15,7 @@ from tests.support import servers
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_long_polls_are_answered_at_the_stop(number: signal.Signals, project: str) -> None:
     async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
+        polls.record_commands(redis)
         async with polls.LongPollClients(service, project, "q", wait=300) as crowd:
             waiting = await crowd.claim(20)
             await polls.settled(redis, 40)
@@ -37,28 +38,34 @@ def test_posts_in_progress_are_finished(project: str) -> None:
     """Redis is paused when the stop begins; the posts are answered when it resumes."""
     document = b'{"messages": [{"body": "kept"}]}'
 
-    async def posted(service: servers.RunningService) -> tuple[int, object]:
+    async def posted(service: servers.RunningService, sent: asyncio.Semaphore) -> int:
         reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
         head = polls.request("POST", "/v2/queues/q/messages", project, len(document))
         writer.write(head + document)
-        answer = await polls.answer_of(reader)
+        sent.release()
+        status, _ = await polls.answer_of(reader)
         writer.close()
         await writer.wait_closed()
-        return answer
+        return status
 
     async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
         redis.signal(signal.SIGSTOP)
-        posts = [asyncio.create_task(posted(service)) for _ in range(20)]
-        await asyncio.sleep(0.5)
+        sent = asyncio.Semaphore(0)
+        posts = [asyncio.create_task(posted(service, sent)) for _ in range(20)]
+        for _ in range(20):
+            await sent.acquire()
+        # The service reads in the order in which connections came.
+        await asyncio.to_thread(servers.wait_for, service.answers, "the posts to be read")
         service.process.send_signal(signal.SIGTERM)
         await asyncio.sleep(1)
         redis.signal(signal.SIGCONT)
-        answers = await asyncio.wait_for(asyncio.gather(*posts), 60)
-        assert [status for status, _ in answers] == [201] * 20
+        assert await asyncio.wait_for(asyncio.gather(*posts), 60) == [201] * 20
         await asyncio.to_thread(service.process.wait, 60)
 
+    # No post times out while Redis is paused.
+    options = {"redis": {"timeout": 300}, "server": {"graceful_timeout": 300}}
     with servers.redis_server() as redis:
-        with servers.service(redis.uri) as service:
+        with servers.service(redis.uri, options=options) as service:
             asyncio.run(scenario(redis, service))
         with servers.service(redis.uri, options=load.OPTIONS) as service:
             assert load.held(service, project, "q") == ["kept"] * 20

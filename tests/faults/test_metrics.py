@@ -10,6 +10,7 @@ import httpx
 
 from tests.faults import load
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.support.metrics import Samples, Scraper, fallen, measured_service
 from zaqar_redis.keyspace import keys
 
@@ -32,27 +33,32 @@ def test_scrapes_answer_while_the_store_is_paused_and_away(project: str) -> None
         post = {"messages": [{"body": 1, "ttl": 300}]}
         url = f"{service.url}/v2/queues/q/messages"
         with httpx.Client(headers=load.headers(project), timeout=60) as client:
-            client.post(url, json=post)
-            scraper.wait_for("queue_posted_total", 1, queue="q")
+            # A busy machine may be as slow as a store that is away.
+            servers.wait_for(lambda: client.post(url, json=post).is_success, "a message")
+            servers.wait_for(lambda: scraper.value("queue_posted_total", queue="q") > 0, "counts")
             scraper.wait_for("store_up", 2)
+            posted = scraper.value("queue_posted_total", queue="q")
+            lost = scraper.value("store_connections_lost_total")
             for end, number in (("paused", signal.SIGSTOP), ("killed", signal.SIGKILL)):
                 redis.signal(number)
                 servers.wait_for(
                     lambda: client.post(url, json=post).status_code == 503, f"Redis is {end}"
                 )
                 scraper.wait_for("store_up", 0)
-                assert scraper.value("queue_posted_total", queue="q") == 1
-                assert scraper.value("http_requests_total", status="503") > 0
+                assert scraper.value("queue_posted_total", queue="q") == posted
+                servers.wait_for(
+                    lambda: scraper.value("http_requests_total", status="503") > 0, "the refusals"
+                )
             redis.start()
             scraper.wait_for("store_up", 2)
         # Each of two workers lost its three connections (queues, control, channels), once; attempts
         # to connect that failed were more.
-        assert scraper.value("store_connections_lost_total") == 6
+        assert scraper.value("store_connections_lost_total") - lost == 6
         assert scraper.typical_seconds < _PROMPT
 
 
 def test_counters_never_fall_when_workers_are_killed_and_replaced(
-    redis_server: servers.RedisServer, project: str
+    redis_server: Backend, project: str
 ) -> None:
     with measured_service(redis_server.uri, options=load.OPTIONS) as (service, scraper):
         rising = _Rising(scraper)
@@ -80,13 +86,14 @@ def test_counters_never_fall_when_workers_are_killed_and_replaced(
 
 
 def test_workers_that_stop_report_what_they_have_just_counted(
-    redis_server: servers.RedisServer, project: str
+    redis_server: Backend, project: str
 ) -> None:
     with measured_service(redis_server.uri) as (service, scraper):
         with httpx.Client(headers=load.headers(project), timeout=60) as client:
             url = f"{service.url}/v2/queues/q/messages"
             for _ in range(20):
-                client.post(url, json={"messages": [{"body": 1, "ttl": 300}]})
+                answer = client.post(url, json={"messages": [{"body": 1, "ttl": 300}]})
+                assert answer.status_code == 201
         for pid in service.workers():
             os.kill(pid, signal.SIGTERM)
         servers.wait_for(lambda: scraper.value("worker_exits_total") == 2, "workers to stop")
@@ -110,7 +117,7 @@ def test_a_hundred_thousand_queues_make_neither_scrapes_slow_nor_series_many() -
 
 
 _COPIES = """
-for number = 1, ARGV[3] do
+for number = ARGV[3], ARGV[4] do
     local name = string.format('q%06d', number)
     redis.call('COPY', KEYS[1], ARGV[1] .. name .. ARGV[2])
     redis.call('ZADD', KEYS[2], 0, name)
@@ -151,5 +158,6 @@ def _copy_queue(redis: servers.RedisServer) -> None:
     before, after = keys.of_queue(_PROJECT, "NAME").queue.split(b"NAME")
     one, listed = keys.of_queue(_PROJECT, "q").queue, keys.of_project(_PROJECT).queues
     with redis.client() as client:
-        client.eval(_COPIES, 2, one, listed, before, after, _MANY)
+        for first in range(1, _MANY, 5000):  # some at a time: Redis answers nobody meanwhile
+            client.eval(_COPIES, 2, one, listed, before, after, first, first + 4999)
         assert client.zcard(listed) == _MANY + 1

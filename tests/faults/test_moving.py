@@ -37,7 +37,8 @@ class PooledCluster:
 
     def ask(self, method: str, path: str, document: object | None = None) -> httpx.Response:
         url = f"{self.service.url}/v2{path}"
-        answer = httpx.request(method, url, json=document, headers=load.headers("operator"))
+        headers = load.headers("operator")
+        answer = httpx.request(method, url, json=document, headers=headers, timeout=60)
         assert answer.status_code < 400, answer.text
         return answer
 
@@ -72,7 +73,7 @@ class PooledCluster:
                 [
                     sys.executable,
                     "-m",
-                    "tests.faults.mover",
+                    "zaqar_redis.benchmarks.chaos.mover",
                     self.default_pool.uri,
                     project,
                     "busy",

@@ -13,6 +13,8 @@ import pytest
 
 from tests.faults import load, polls
 from tests.support import servers
+from tests.support.backends import Backend
+from tests.websocket.peers import api_peer
 
 CLIENTS = 16
 IN_FLIGHT = 4
@@ -74,9 +76,7 @@ def test_requests_over_store_backlog_are_refused(
             assert post(service, project, "last").status_code == 201
 
 
-def test_long_polls_over_the_limit_are_refused(
-    redis_server: servers.RedisServer, project: str
-) -> None:
+def test_long_polls_over_the_limit_are_refused(redis_server: Backend, project: str) -> None:
     async def scenario(service: servers.RunningService) -> None:
         async with polls.LongPollClients(service, project, "q") as clients:
             waiting = await clients.claim(5)
@@ -95,4 +95,49 @@ def test_long_polls_over_the_limit_are_refused(
 
     options = {"transport": {"max_waiting": 3}}
     with servers.service(redis_server.uri, options=options) as service:
+        asyncio.run(scenario(service))
+
+
+def test_requests_in_flight_are_bounded_for_each_project_and_worker() -> None:
+    with servers.redis_server() as redis:
+        bounds: dict[str, dict[str, object]]
+        bounds = {"server": {"max_in_flight": 3, "max_in_flight_project": 2}}
+        options = load.OPTIONS | bounds | {"redis": {"timeout": 300}}
+        with (
+            servers.service(redis.uri, options=options) as service,
+            api_peer(service, "a") as peer,
+            ThreadPoolExecutor(CLIENTS) as pool,
+        ):
+            answered = post(service, "a", "first")
+            assert answered.status_code == 201
+            redis.signal(signal.SIGSTOP)
+            of_a = [pool.submit(post, service, "a", "x") for _ in range(4)]
+            servers.wait_for(lambda: sum(one.done() for one in of_a) == 2, "refusals of a project")
+            refused = next(one.result() for one in of_a if one.done())
+            assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+            assert "The project a has 2 requests" in refused.json()["description"]
+            answer = peer.ask("queue_list")
+            assert (answer.status, "The project a has 2" in answer.body["error"]) == (503, True)
+            of_b = [pool.submit(post, service, "b", "x") for _ in range(2)]
+            servers.wait_for(lambda: any(one.done() for one in of_b), "a refusal of the worker")
+            (full,) = [one.result() for one in of_b if one.done()]
+            assert "This worker has 3 requests" in full.json()["description"]
+            redis.signal(signal.SIGCONT)
+            statuses_ = Counter(one.result().status_code for one in (*of_a, *of_b))
+            assert statuses_ == {201: 3, 503: 3}
+            assert [post(service, "a", "y").status_code for _ in range(4)] == [201] * 4
+
+
+def test_requests_that_wait_for_messages_leave_room_for_others(redis_server: Backend) -> None:
+    async def scenario(service: servers.RunningService) -> None:
+        async with polls.LongPollClients(service, "p", "empty") as clients:
+            waiting = await clients.claim(5)
+            async with asyncio.timeout(60):
+                while await asyncio.to_thread(lambda: post(service, "p", "x").status_code) != 201:
+                    pass
+            assert statuses(waiting) in ([], [503] * len(statuses(waiting)))
+
+    bounds: dict[str, dict[str, object]]
+    bounds = {"server": {"max_in_flight": 5, "max_in_flight_project": 5}}
+    with servers.service(redis_server.uri, options=load.OPTIONS | bounds) as service:
         asyncio.run(scenario(service))

@@ -19,7 +19,8 @@ from tests.support.stores import ContractStore, findings, names, opened
 from zaqar_redis.keyspace import keys
 from zaqar_redis.records import IdempotencyKey, NewMessage
 
-_MESSAGES = 300
+#: Enough for all kills: at its rate a command takes seconds for them.
+_MESSAGES = 1200
 _KILLS = 3
 #: The project of commands that name none.
 _PROJECT = "default"

@@ -11,13 +11,15 @@ import httpx
 import pytest
 
 from tests.support import servers
+from tests.support.backends import Backend
 
 _TIMEOUT = 1.0
 _CONNECTIONS = 8
+_PING = b"GET /v2/ping HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
-def strict(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+def strict(redis_server: Backend) -> Iterator[servers.RunningService]:
     bounds = {"request_timeout": str(_TIMEOUT), "max_connections": str(_CONNECTIONS)}
     with servers.service(redis_server.uri, options={"server": bounds}) as service:
         yield service
@@ -77,9 +79,19 @@ def test_connection_over_the_limit_is_refused_until_another_closes(
     def status() -> int:
         return httpx.get(strict.url, timeout=60).status_code
 
-    servers.wait_for(lambda: status() == 300, "earlier connections to be closed")
-    held = [_connected(strict) for _ in range(_CONNECTIONS)]
+    held: list[socket.socket] = []
+
+    def is_full() -> bool:
+        """Holds one more connection, if it is served: idle ones do not time out soon."""
+        connection = _connected(strict, _PING)
+        if connection.recv(4096).startswith(b"HTTP/1.1 204 "):
+            held.append(connection)
+        else:
+            connection.close()
+        return len(held) == _CONNECTIONS
+
     try:
+        servers.wait_for(is_full, "earlier connections to be closed")
         answer = httpx.get(strict.url, timeout=60)
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
     finally:

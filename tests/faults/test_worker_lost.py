@@ -8,11 +8,10 @@ import signal
 
 from tests.faults import load
 from tests.support import servers
+from tests.support.backends import Backend
 
 
-def test_killed_worker_loses_and_duplicates_nothing(
-    redis_server: servers.RedisServer, project: str
-) -> None:
+def test_killed_worker_loses_and_duplicates_nothing(redis_server: Backend, project: str) -> None:
     with servers.service(redis_server.uri, workers=2, options=load.OPTIONS) as service:
         # Enough clients for both workers to have some.
         with load.QueueLoad(service, project, keyed=6, plain=3, takers=3) as clients:

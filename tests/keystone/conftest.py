@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import socket
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,8 +17,12 @@ from tests.support.keystone import RunningKeystone
 from tests.support.keystone import keystone as running_keystone
 from tests.support.ways import WAYS
 
-#: A test that takes Keystone away need not wait for long.
-_IMPATIENT: dict[str, object] = {"http_connect_timeout": 1, "http_request_max_retries": 0}
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # The first test creates Keystone's database, or waits for another process that does.
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(scope="session")
@@ -41,13 +45,14 @@ def pool_store() -> Iterator[servers.RedisServer]:
         yield server
 
 
-def _options(keystone: RunningKeystone, **more: object) -> dict[str, dict[str, object]]:
+def options_of_service(keystone: RunningKeystone, **more: object) -> dict[str, dict[str, object]]:
+    """*more*: of the group ``keystone_authtoken``."""
     return {
         "DEFAULT": {"admin_mode": True},
         "auth": {"strategy": "keystone"},
         "trustee": keystone.trustee_options(),
         "notification": {"allowed_networks": "127.0.0.0/8"},
-        "keystone_authtoken": keystone.service_options() | _IMPATIENT | more,
+        "keystone_authtoken": keystone.service_options() | more,
     }
 
 
@@ -56,22 +61,9 @@ def beside(
     keystone: RunningKeystone, own_store: servers.RedisServer
 ) -> Iterator[servers.RunningService]:
     """A service beside Keystone, and in its catalogue."""
-    with servers.service(own_store.uri, options=_options(keystone)) as running:
+    with servers.service(own_store.uri, options=options_of_service(keystone)) as running:
         keystone.add_endpoint(running.url)
         yield running
-
-
-@pytest.fixture(scope="session")
-def uncached(
-    keystone: RunningKeystone, own_store: servers.RedisServer
-) -> Iterator[servers.RunningService]:
-    """The same, without a cache: of its two memcacheds one is down, and one hangs."""
-    with socket.create_server(("127.0.0.1", 0)) as hanging:
-        ports = servers.free_port(), hanging.getsockname()[1]
-        memcacheds = ",".join(f"127.0.0.1:{port}" for port in ports)
-        options = _options(keystone, memcached_servers=memcacheds, memcache_pool_socket_timeout=1)
-        with servers.service(own_store.uri, options=options) as running:
-            yield running
 
 
 class TokenClient:

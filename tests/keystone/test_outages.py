@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +16,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from tests.keystone.conftest import TokenClient
+from tests.keystone.conftest import TokenClient, options_of_service
 from tests.support import servers
 from tests.support.keystone import RunningKeystone
 from zaqar_redis import auth, errors
@@ -24,6 +26,39 @@ from zaqar_redis.auth.keystone_tokens import MemoryTokenCache, TokenValidator
 from zaqar_redis.cli import service_factory
 
 Create = Callable[..., TokenValidator]
+
+#: Nobody wants to wait for a Keystone that a test has taken away.
+_IMPATIENT: dict[str, object] = {"http_connect_timeout": 1, "http_request_max_retries": 0}
+
+
+@pytest.fixture(scope="module")
+def beside(
+    keystone: RunningKeystone, own_store: servers.RedisServer
+) -> Iterator[servers.RunningService]:
+    """A service that does not wait long for Keystone."""
+    options = options_of_service(keystone, **_IMPATIENT)
+    with servers.service(own_store.uri, options=options) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def uncached(
+    keystone: RunningKeystone, own_store: servers.RedisServer
+) -> Iterator[servers.RunningService]:
+    """A service without a cache: of its two memcacheds one is down, and one hangs."""
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        ports = servers.free_port(), hanging.getsockname()[1]
+        memcacheds = ",".join(f"127.0.0.1:{port}" for port in ports)
+        options = options_of_service(
+            keystone, memcached_servers=memcacheds, memcache_pool_socket_timeout=1
+        )
+        with servers.service(own_store.uri, options=options) as running:
+            yield running
+
+
+def _warm(client: TokenClient, token: str) -> None:
+    """Lets the service know the token: it waits no longer than a second for Keystone."""
+    servers.wait_for(lambda: client.listed(token).status_code == 200, "Keystone to know a token")
 
 
 @pytest.fixture(params=["hanging", "stopped"])
@@ -53,7 +88,7 @@ def test_without_keystone_warm_tokens_are_served_and_cold_ones_get_503(
     without_keystone: Callable[[], None],
 ) -> None:
     warm, cold = keystone.token("member"), [keystone.token("member") for _ in range(3)]
-    assert hot.listed(warm).status_code == 200
+    _warm(hot, warm)
     logged = len(beside.log.read_text())
     without_keystone()
     for token in cold:
@@ -61,15 +96,21 @@ def test_without_keystone_warm_tokens_are_served_and_cold_ones_get_503(
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
         assert "Keystone" in refused.json()["description"]
         assert hot.listed(warm).status_code == 200
+    refusing = beside.log.read_text()[logged:]
+    assert refusing.count("tokens cannot be validated: ") == 1  # not once for each token
     without_keystone()
-    # Each may fail once more: over a connection that Keystone is just closing.
-    servers.wait_for(
-        lambda: {hot.listed(token).status_code for token in cold} == {200}, "Keystone to be asked"
-    )
+    statuses: list[int] = []
+
+    def are_served() -> bool:
+        statuses.extend(hot.listed(token).status_code for token in cold)
+        return statuses[-len(cold) :] == [200] * len(cold)
+
+    # Each may fail again: over a connection that Keystone is just closing, or as it is slow.
+    servers.wait_for(are_served, "Keystone to be asked")
     lines = beside.log.read_text()[logged:]
     lost, back = map(lines.count, ("tokens cannot be validated: ", "tokens can be validated again"))
     assert lost == back
-    assert lost in (1, 2)  # not once for each token
+    assert lost <= 2 + statuses.count(503)
     assert not set(cold) & set(lines.split())
 
 
@@ -77,7 +118,7 @@ def test_a_cold_token_stalls_nobody(
     hot: TokenClient, keystone: RunningKeystone, beside: servers.RunningService
 ) -> None:
     warm, cold = keystone.token("member"), keystone.token("member")
-    assert hot.listed(warm).status_code == 200
+    _warm(hot, warm)
     statuses: list[int] = []
 
     def send_cold() -> None:
@@ -149,7 +190,16 @@ def test_a_cached_token_is_valid_without_keystone_and_no_sign_of_it(
     caplog.set_level(logging.INFO, "zaqar_redis")
     found, warm = validator(http_connect_timeout=1), keystone.token("member")
     cold = keystone.token("member")
+
+    def is_validated(token: str) -> bool:
+        with contextlib.suppress(errors.Unavailable):  # it answers others first
+            found.validate(token)
+            return True
+        return False
+
+    servers.wait_for(lambda: is_validated(warm), "Keystone to answer in time")
     identity, _ = found.validate(warm)
+    caplog.clear()
     keystone.pause()
     try:
         for _ in range(2):
@@ -158,7 +208,7 @@ def test_a_cached_token_is_valid_without_keystone_and_no_sign_of_it(
             assert found.validate(warm)[0].user == identity.user
     finally:
         keystone.resume()
-    found.validate(cold)
+    servers.wait_for(lambda: is_validated(cold), "Keystone to answer in time")
     lines = [each.getMessage() for each in caplog.records if each.name.startswith("zaqar_redis")]
     assert [line.partition(":")[0] for line in lines] == [
         "tokens cannot be validated",

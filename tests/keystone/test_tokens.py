@@ -215,12 +215,26 @@ def test_an_application_credential_with_access_rules_is_refused(
     assert "access rules" in refused.json()["description"]
 
 
+def _short_lived(keystone: RunningKeystone) -> str:
+    """Returns a token that expires as soon as this machine allows, but is valid yet."""
+    for seconds in (2, 8, 25):
+        soon = datetime.now(UTC) + timedelta(seconds=seconds)
+        try:
+            credential = keystone.create_application_credential(
+                "member", expires_at=f"{soon:%FT%T}"
+            )
+            return keystone.token_of_application(credential)
+        except httpx.HTTPStatusError as refused:
+            # On a busy machine that is past already.
+            if refused.response.status_code not in (400, 401):
+                raise
+    raise TimeoutError("Keystone takes more than 25 s")
+
+
 def test_an_expired_token_is_accepted_only_with_the_token_of_a_service(
     hot: TokenClient, keystone: RunningKeystone, tokens: dict[str, str]
 ) -> None:
-    soon = datetime.now(UTC) + timedelta(seconds=2)
-    credential = keystone.create_application_credential("member", expires_at=f"{soon:%FT%T}")
-    token = keystone.token_of_application(credential)
+    token = _short_lived(keystone)
     servers.wait_for(lambda: hot.listed(token).status_code == 401, "the token to expire")
     _assert_unauthenticated(hot.listed(token), keystone)
     of_service = keystone.token("zaqar")

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from tests.support.targets import target_context
 from zaqar_redis import conf, errors
 from zaqar_redis.auth import keystone as keystone_strategy
 from zaqar_redis.auth.keystone_trusts import KeystoneTrusts
+from zaqar_redis.benchmarks.tcp_proxy import tcp_proxy
 from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.notify.target import Delivery, Outcome
 from zaqar_redis.notify.targets.trust import TrustTarget, create
@@ -158,6 +160,33 @@ def test_token_of_a_trust_gives_no_further_trust(
             await service.grant(await service.token(trust), blue, TTL, None)
 
     _run(client, check)
+
+
+def test_token_that_keystone_does_not_know_gives_no_trust(
+    client: KeystoneTrusts, keystone: RunningKeystone
+) -> None:
+    async def check(service: TrustService) -> None:
+        with pytest.raises(errors.Forbidden, match="Keystone refuses"):
+            await service.grant("unknown", keystone.projects["blue"], TTL, None)
+
+    _run(client, check)
+
+
+def test_connection_that_ends_with_the_request_is_made_again(
+    tmp_path: Path, keystone: RunningKeystone
+) -> None:
+    async def check() -> None:
+        port = urlsplit(keystone.url).port
+        assert port
+        async with tcp_proxy(port) as (proxy, own):
+            client = _client(tmp_path, keystone, auth_url=f"http://127.0.0.1:{own}/v3")
+            async with _service(client) as service:
+                proxy.drop(1)
+                blue = keystone.projects["blue"]
+                trust = await service.grant(keystone.token("member"), blue, TTL, None)
+                assert trust in {each["id"] for each in keystone.trusts("member")}
+
+    asyncio.run(check())
 
 
 def test_without_a_user_to_trust_it_says_why(tmp_path: Path, keystone: RunningKeystone) -> None:

@@ -60,7 +60,7 @@ async def post(driver: Driver, project: str, *bodies: bytes) -> None:
     await driver.messages.post(project, "q", messages, client=CLIENT, default_ttl=600, size=0)
 
 
-async def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+async def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  # any condition, not an event
             await asyncio.sleep(0.001)

@@ -115,8 +115,8 @@ def running_mail_server() -> Iterator[RunningMailServer]:
         thread.start()
         opened = mail_server()
         try:
-            yield asyncio.run_coroutine_threadsafe(opened.__aenter__(), loop).result(10)
+            yield asyncio.run_coroutine_threadsafe(opened.__aenter__(), loop).result(60)
         finally:
-            asyncio.run_coroutine_threadsafe(opened.__aexit__(None, None, None), loop).result(10)
+            asyncio.run_coroutine_threadsafe(opened.__aexit__(None, None, None), loop).result(60)
             loop.call_soon_threadsafe(loop.stop)
             thread.join()

@@ -71,8 +71,11 @@ def test_lane_with_a_rate_has_one_timer_however_often_it_gets_messages(project: 
         runner.run(_post_to_a_slow_lane(server.uri, project))
 
 
-def _differs(notifier: Notifier, used: int) -> bool:
-    return notifier.memory.used != used
+def _has_taken(
+    notifier: Notifier, used: int, received: Sequence[ReceivedRequest], number: int
+) -> bool:
+    """Returns whether it has a message in memory, or has delivered it already."""
+    return notifier.memory.used != used or len(received) > number
 
 
 async def _post_to_a_slow_lane(uri: str, project: str) -> None:
@@ -84,7 +87,10 @@ async def _post_to_a_slow_lane(uri: str, project: str) -> None:
         for number in range(40):
             used = notifier.memory.used
             await post(driver, project, b"%d" % number)
-            await wait_for(partial(_differs, notifier, used))
+            await wait_for(partial(_has_taken, notifier, used, found.received, number))
+        # On a busy machine it has delivered what came so far.
+        await post(driver, project, *[b"1"] * 20)
+        await wait_for(lambda: bool(notifier.memory.used))
         timers, count = loop.timers, len(found.received)
         await wait_for(lambda: len(found.received) >= count + 10)
         assert loop.timers - timers < 40
@@ -144,7 +150,7 @@ async def _open_circuit(uri: str, project: str, caplog: pytest.LogCaptureFixture
         await post(driver, project, *[b"1"] * 20)
         await wait_for(lambda: bool(pauses()) and not notifier.memory.used)
         attempts = len(found.received)
-        await wait_for(lambda: len(pauses()) == 2, 20)
+        await wait_for(lambda: len(pauses()) == 2)
         assert pauses() == [(5.0,), (10.0,)]
         assert len(found.received) == attempts + 1
 
@@ -190,7 +196,7 @@ async def _wait_for_state(
 ) -> None:
     assert driver.subscription_deliveries
     states = driver.subscription_deliveries.states
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not all(map(condition, await states(project, "q", [id]))):  # noqa: ASYNC110  # of Redis
             await asyncio.sleep(0.01)
 

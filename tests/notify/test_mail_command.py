@@ -65,9 +65,13 @@ def test_status_of_the_command_decides(tmp_path: Path, status: int, outcome: Out
 
 def test_command_that_hangs_is_killed_with_what_it_has_started(tmp_path: Path) -> None:
     command = _command(tmp_path, f"sleep 600 & echo $! > '{tmp_path}/pid'; wait")
-    result = _deliver(command, delivery(ANN, timeout=0.5))
-    assert result.outcome is Outcome.RETRY
-    pid = int((tmp_path / "pid").read_text())
+    file = tmp_path / "pid"
+    for seconds in (0.5, 2, 8):
+        result = _deliver(command, delivery(ANN, timeout=seconds))
+        assert result.outcome is Outcome.RETRY
+        if file.exists() and file.read_text():
+            break  # else it was killed before it has started anything: the machine is busy
+    pid = int(file.read_text())
     servers.wait_for(lambda: not _runs(pid), "the command to end")
 
 
@@ -87,7 +91,7 @@ def test_command_that_reads_nothing_and_writes_without_end_is_killed(tmp_path: P
 def test_command_may_leave_something_running(tmp_path: Path) -> None:
     command = _command(tmp_path, f"cat > /dev/null; sleep 600 & echo $! > '{tmp_path}/pid'")
     try:
-        assert _deliver(command, delivery(ANN, timeout=5.0)) == DELIVERED
+        assert _deliver(command, delivery(ANN, timeout=20.0)) == DELIVERED
     finally:
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
 

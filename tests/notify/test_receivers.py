@@ -98,7 +98,8 @@ def test_receiver_confirms_and_handles_each_genuine_message_once(
     service: servers.RunningService, receiver: RunningReceiver, project: str
 ) -> None:
     headers = {"Client-ID": _CLIENT_ID, "X-Project-ID": project}
-    with httpx.Client(base_url=f"{service.url}/v2/queues/q", headers=headers) as queue:
+    url = f"{service.url}/v2/queues/q"
+    with httpx.Client(base_url=url, headers=headers, timeout=30) as queue:
         options = {"secrets": [new_secret(), receiver.secret]}  # as they are while they rotate
         wanted = {"subscriber": receiver.url, "ttl": 600, "options": options}
         id = queue.post("/subscriptions", json=wanted).json()["subscription_id"]
@@ -124,4 +125,5 @@ def _post(
     content = json.dumps(message).encode()
     chosen = receiver.secret if secret is None else secret
     signed = signed_headers([chosen] if chosen else [], id, int(time.time()) - age, content)
-    return httpx.post(receiver.url, content=content, headers=signed, verify=False).status_code
+    answer = httpx.post(receiver.url, content=content, headers=signed, verify=False, timeout=30)
+    return answer.status_code

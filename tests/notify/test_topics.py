@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.support.notifiers import notifier
 from tests.support.stores import opened
 from zaqar_redis import rules
 
 
 def test_published_messages_reach_every_subscribed_queue(
-    redis_server: servers.RedisServer, project: str
+    redis_server: Backend, project: str
 ) -> None:
     topic, targets = rules.topic("news"), ["one", "two"]
     expected = [str(number) for number in range(30)]

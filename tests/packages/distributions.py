@@ -36,7 +36,7 @@ def build(source: Path, target: Path, *words: str) -> None:
     """Builds an sdist, and a wheel from it, unless *words* are other options of build."""
     # With the setuptools of the tests: an isolated build would install it each time.
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(target), *words]
-    outcome = subprocess.run([*command, str(source)], capture_output=True, text=True, timeout=100)
+    outcome = subprocess.run([*command, str(source)], capture_output=True, text=True, timeout=200)
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
 
@@ -47,7 +47,7 @@ def install(wheel: Path, folder: Path) -> None:
     """
     venv.create(folder, with_pip=False, symlinks=True)
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install"]
-    subprocess.run([*pip, "--quiet", "--no-deps", str(wheel)], check=True, timeout=100)
+    subprocess.run([*pip, "--quiet", "--no-deps", str(wheel)], check=True, timeout=200)
     scheme = {"base": str(folder), "platbase": str(folder)}
     packages = Path(sysconfig.get_path("purelib", "venv", scheme))
     [own] = metadata.distributions(name="zaqar-redis", path=[str(packages)])

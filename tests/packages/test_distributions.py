@@ -19,6 +19,9 @@ from tests.conventions.files import ROOT
 from tests.packages import distributions
 from tests.support.servers import free_port, wait_for
 
+#: The first test builds all: most of a minute on a busy machine.
+pytestmark = pytest.mark.timeout(400)
+
 _PACKAGES = ("pyspark_zaqar", "zaqar_redis")
 #: Where pip puts the samples of etc/, below the folder of an environment.
 _SHARE = Path("share", "zaqar-redis")
@@ -93,7 +96,8 @@ def test_an_installed_wheel_serves_posts_console_and_stops(
         )
     try:
         headers = {"Client-ID": "3381af92-2b9e-11e3-b191-71861300734c", "X-Project-ID": "p"}
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
+        url = f"http://127.0.0.1:{port}"
+        with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
 
             def is_served() -> bool:
                 assert process.poll() is None, (tmp_path / "log").read_text()

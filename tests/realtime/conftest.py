@@ -9,13 +9,15 @@ from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
-from tests.support import servers
+from tests.support import buses, servers
+from tests.support.backends import BACKENDS, Backend, NewStore
 from tests.support.clock import ManualClock
 from zaqar_redis import clock
 from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.settings import BatchSettings
+from zaqar_redis.realtime.bus import Bus
 from zaqar_redis.realtime.engine import Engine, Position
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.engines.redis import RedisEngine
@@ -39,8 +41,12 @@ class RecordingEventHandler:
     def on_leave(self, channel: str, info: bytes) -> None:
         self.events.append(("leave", channel, info))
 
-    def on_control(self, payload: bytes) -> None:
+    def on_control(self, payload: bytes) -> int:
         self.events.append(("control", payload))
+        return 0
+
+    def on_missed(self, channel: str) -> None:
+        self.events.append(("missed", channel))
 
     def on_gap(self) -> None:
         self.events.append(("gap",))
@@ -62,7 +68,7 @@ class EngineHarness:
         """Waits for the expected events; fails at any other or missing one."""
 
         async def wait() -> None:
-            for _ in range(500):
+            for _ in range(6000):
                 if len(self.handler.events) >= len(expected):
                     return
                 await asyncio.sleep(0.01)
@@ -72,19 +78,23 @@ class EngineHarness:
         self.handler.events.clear()
 
 
-def engine(uris: Sequence[str], now: clock.Clock) -> Engine:
+def engine(uris: Sequence[str], now: clock.Clock, bus: Bus | None = None) -> Engine:
     """Returns a memory engine without URIs, and a sharded one with several."""
-    engines = [RedisEngine(keyspace.client(uri, BatchSettings()), now) for uri in uris]
-    if not engines:
-        return MemoryEngine(now)
-    return ShardedEngine(engines) if len(engines) > 1 else engines[0]
+    clients = [keyspace.client(uri, BatchSettings()) for uri in uris]
+    if not clients:
+        return MemoryEngine(now, bus)
+    if len(clients) > 1:
+        return ShardedEngine(clients, now, bus)
+    return RedisEngine(clients[0], now, bus)
 
 
 @contextlib.contextmanager
-def started(*uris: str) -> Iterator[EngineHarness]:
+def started(*uris: str, bus: Sequence[str] = ()) -> Iterator[EngineHarness]:
+    """*bus*: URIs of its bus; none: that of the engine."""
     with asyncio.Runner() as runner:
         time = ManualClock()
-        backend = EngineHarness(engine(uris, time), time, runner)
+        found = buses.open_bus(bus) if bus else None
+        backend = EngineHarness(engine(uris, time, found), time, runner)
         backend.run(backend.engine.start("node", backend.handler))
         try:
             yield backend
@@ -92,39 +102,59 @@ def started(*uris: str) -> Iterator[EngineHarness]:
             backend.run(backend.engine.close())
 
 
-#: Servers of a backend.
-_SERVERS = {
-    "memory": (),
-    "redis": (servers.REDIS,),
-    "valkey": (servers.VALKEY,),
-    "sharded": (servers.REDIS, servers.VALKEY),
+#: Of a backend: the stores of its engine, and the kind of its bus; None: that of the engine.
+_BACKENDS: dict[str, tuple[Sequence[str], str | None]] = {
+    "memory": ((), None),
+    "redis": (("redis",), None),
+    "valkey": (("valkey",), None),
+    "sentinel": (("sentinel",), None),
+    "cluster": (("cluster",), None),
+    "sharded": (("redis", "valkey"), None),
+    "memory-over-redis": ((), "redis"),
+    "redis-over-memory": (("redis",), "memory"),
+    "redis-over-redis": (("redis",), "redis"),
+    "sharded-over-sharded": (("redis", "valkey"), "sharded"),
+    "redis-over-cluster": (("redis",), "cluster"),
+    "redis-over-nats": (("redis",), "nats"),
+    "redis-over-zeromq": (("redis",), "zeromq"),
 }
 
+EngineServers = tuple[list[Backend], list[str]]
 
-@pytest.fixture(scope="module", params=_SERVERS)
-def engine_servers(request: pytest.FixtureRequest) -> Iterator[list[servers.RedisServer]]:
+
+@pytest.fixture(scope="module", params=_BACKENDS)
+def engine_servers(request: pytest.FixtureRequest) -> Iterator[EngineServers]:
+    """The stores of an engine, and the URIs of its bus."""
     with contextlib.ExitStack() as stack:
-        kinds = _SERVERS[request.param]
-        yield [stack.enter_context(servers.redis_server(kind)) for kind in kinds]
+        kinds, bus = _BACKENDS[request.param]
+        found = [stack.enter_context(BACKENDS[kind]()) for kind in kinds]
+        yield found, stack.enter_context(buses.BUSES[bus]()) if bus else []
 
 
 @pytest.fixture
-def backend(engine_servers: list[servers.RedisServer]) -> Iterator[EngineHarness]:
-    for server in engine_servers:
+def backend(engine_servers: EngineServers) -> Iterator[EngineHarness]:
+    for server in engine_servers[0]:
         with server.client() as client:
             client.flushall()
-    with started(*(server.uri for server in engine_servers)) as harness:
+    uris = [server.uri for server in engine_servers[0]]
+    with started(*uris, bus=engine_servers[1]) as harness:
         yield harness
 
 
 @pytest.fixture(scope="module")
-def service(request: pytest.FixtureRequest) -> Iterator[servers.RunningService]:
-    """A service of two workers, with the OPTIONS of the module and a Redis of its own."""
+def service(
+    request: pytest.FixtureRequest, new_store: NewStore
+) -> Iterator[servers.RunningService]:
+    """A service of two workers, with the OPTIONS of the module and a store of its own."""
     with (
-        servers.redis_server() as redis,
-        servers.service(redis.uri, workers=2, options=request.module.OPTIONS) as running,
+        new_store() as store,
+        servers.service(store.uri, workers=2, options=request.module.OPTIONS) as running,
     ):
         yield running
+
+
+#: Milliseconds; the console polls every two or three seconds, and machines are shared.
+expect.set_options(timeout=30_000)
 
 
 @pytest.fixture(scope="module")  # its event loop conflicts with tests that run their own

@@ -32,7 +32,7 @@ def signed_in(
 def api_of(service: servers.RunningService, project: str) -> Iterator[Request]:
     """Yields what sends requests to the service's APIs."""
     headers = {"X-API-Key": KEY, "X-Project-ID": project, "Client-ID": str(uuid.uuid4())}
-    with httpx.Client(base_url=service.url, headers=headers) as client:
+    with httpx.Client(base_url=service.url, headers=headers, timeout=60) as client:
         yield client.request
 
 

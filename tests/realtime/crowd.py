@@ -111,7 +111,7 @@ class FleetClient(ClientEventHandler):  # type: ignore[misc]  # the SDK has no t
         for each in self.subscribers:
             subscription = self.client.new_subscription(each.channel, each)
             await subscription.subscribe()
-            await subscription.ready(10)
+            await subscription.ready(60)
 
 
 class SequencePublisher:

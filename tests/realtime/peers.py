@@ -65,7 +65,7 @@ class ProtocolPeer(abc.ABC):
     def next(self) -> bytes:
         """Returns the next reply or push."""
         while not self._waiting:
-            self._waiting = self.messages(self._socket.recv(10))
+            self._waiting = self.messages(self._socket.recv(60))
         return self._waiting.pop(0)
 
     def expect_close(self, method: str = "", **params: Any) -> tuple[int, str]:

@@ -56,7 +56,8 @@ class SdkClient(ClientEventHandler):  # type: ignore[misc]  # it is untyped
         self.user = user
         self.events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         url = f"ws://127.0.0.1:{service.port}/connection/websocket"
-        self.client = Client(url, token=token(user, **claims), events=self, max_reconnect_delay=1)
+        given = token(user, **claims)
+        self.client = Client(url, token=given, events=self, timeout=60, max_reconnect_delay=1)
 
     async def __aenter__(self) -> SdkClient:
         await self.client.connect()

@@ -19,7 +19,6 @@ OPTIONS: dict[str, dict[str, object]] = {
         "token_hmac_secret_key": SECRET,
         "api_key": KEY,
         "allowed_origins": "https://*.example.org",
-        # The first ping comes at once; pongs are not due within a test.
         "ping_interval": 5,
         "pong_timeout": 4.9,
         "namespaces": "chat,flood",
@@ -34,6 +33,8 @@ OPTIONS: dict[str, dict[str, object]] = {
     },
     "channels:flood": {"presence": True},
 }
+#: The same for clients that answer no pings: pongs are not due within a test.
+PATIENT = OPTIONS | {"channels": OPTIONS["channels"] | {"ping_interval": 60, "pong_timeout": 59.0}}
 EMULATED = ["http_stream", "sse"]
 UNIDIRECTIONAL = ["uni_http_stream", "uni_sse"]
 
@@ -103,11 +104,12 @@ class StreamingClient:
 
 def emulate(service: servers.RunningService, session: str, node: str, data: str) -> httpx.Response:
     body = {"session": session, "node": node, "data": data}
-    return httpx.post(f"{service.url}/emulation", json=body)
+    return httpx.post(f"{service.url}/emulation", json=body, timeout=60)
 
 
 def api(service: servers.RunningService, method: str, **params: Any) -> Any:
-    answer = httpx.post(f"{service.url}/api/{method}", json=params, headers={"X-API-Key": KEY})
+    headers = {"X-API-Key": KEY}
+    answer = httpx.post(f"{service.url}/api/{method}", json=params, headers=headers, timeout=60)
     return answer.json()["result"]
 
 

@@ -92,7 +92,7 @@ async def raw(
 
 
 async def publish_numbers(service: servers.RunningService, channel: str, number: int) -> None:
-    async with httpx.AsyncClient(headers={"X-API-Key": KEY}) as client:
+    async with httpx.AsyncClient(headers={"X-API-Key": KEY}, timeout=60) as client:
         for n in range(number):
             body = {"channel": channel, "data": n}
             answer = await client.post(f"{service.url}/api/publish", json=body)
@@ -210,10 +210,15 @@ def test_client_that_does_not_read_is_closed_as_slow(service: servers.RunningSer
             await client.replies(1)
             # The client stops reading: its buffers fill up, then the server's.
             client.socket.transport.pause_reading()
-            async with httpx.AsyncClient(headers={"X-API-Key": KEY}) as publisher:
+            async with httpx.AsyncClient(headers={"X-API-Key": KEY}, timeout=60) as publisher:
                 for _ in range(300):
                     body = {"channel": "wide", "data": "x" * 50_000}
                     await publisher.post(f"{service.url}/api/publish", json=body)
+                    found = await publisher.post(
+                        f"{service.url}/api/channels", json={"pattern": "wide"}
+                    )
+                    if not found.json()["result"]["channels"]:
+                        break  # it is being closed, and waits for the client only for a while
             client.socket.transport.resume_reading()
             assert await client.code() == 3008
 
@@ -222,7 +227,7 @@ def test_client_that_does_not_read_is_closed_as_slow(service: servers.RunningSer
 
 def test_vanished_clients_leave_presence_soon(service: servers.RunningService) -> None:
     async def present() -> int:
-        async with httpx.AsyncClient(headers={"X-API-Key": KEY}) as client:
+        async with httpx.AsyncClient(headers={"X-API-Key": KEY}, timeout=60) as client:
             asked = {"channel": "crowd"}
             answer = await client.post(f"{service.url}/api/presence_stats", json=asked)
             number: int = answer.json()["result"]["num_clients"]

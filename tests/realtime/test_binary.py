@@ -84,7 +84,8 @@ def channel(namespace: str = "") -> str:
 
 def api(service: servers.RunningService, method: str, body: bytes | str) -> Any:
     headers = {"X-API-Key": KEY}
-    return httpx.post(f"{service.url}/api/{method}", content=body, headers=headers).json()
+    url = f"{service.url}/api/{method}"
+    return httpx.post(url, content=body, headers=headers, timeout=60).json()
 
 
 def by_client(kind: type[ProtocolPeer]) -> Publish:
@@ -365,15 +366,15 @@ def test_json_sdk_is_disconnected_at_first_binary_publication(
     async def scenario() -> None:
         url, name = f"ws://127.0.0.1:{service.port}/connection/websocket", channel("kept")
         events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
-        ann = Client(url, token=token("ann"))
-        cid = Client(url, token=token("cid"), use_protobuf=True)
+        ann = Client(url, token=token("ann"), timeout=60)
+        cid = Client(url, token=token("cid"), timeout=60, use_protobuf=True)
         recorders, subscriptions = [], []
         for client in (ann, cid):
             await client.connect()
             recorders.append(SubscriptionRecorder(events))
             subscriptions.append(client.new_subscription(name, recorders[-1]))
             await subscriptions[-1].subscribe()
-            await subscriptions[-1].ready(timeout=5)
+            await subscriptions[-1].ready(timeout=60)
         await subscriptions[0].publish({"from": "ann"})
         await until(lambda: all(each.publications for each in recorders), "the first")
         await subscriptions[1].publish(b'{"from":\n"cid"}')

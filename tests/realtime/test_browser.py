@@ -121,7 +121,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def api(service: servers.RunningService, method: str, **asked: Any) -> Any:
-    answer = httpx.post(f"{service.url}/api/{method}", json=asked, headers={"X-API-Key": KEY})
+    headers = {"X-API-Key": KEY}
+    answer = httpx.post(f"{service.url}/api/{method}", json=asked, headers=headers, timeout=60)
     return answer.json()["result"]
 
 
@@ -137,7 +138,7 @@ def events(page: Page, what: str) -> list[Any]:
 def until(page: Page, what: str, count: int) -> list[Any]:
     """Waits for *count* events of a kind; returns the details of all of them."""
     enough = "([what, count]) => events.filter((each) => each[0] === what).length >= count"
-    page.wait_for_function(enough, arg=[what, count], timeout=15_000)
+    page.wait_for_function(enough, arg=[what, count], timeout=60_000)
     return events(page, what)
 
 

@@ -21,11 +21,9 @@ OPTIONS: dict[str, dict[str, object]] = {
     "DEFAULT": {"admin_mode": True},
     "channels": {"api_key": KEY, "namespaces": "kept"},
     "channels:kept": {"history_size": 100, "history_ttl": 60, "presence": True},
-    # So that a store that is away is noticed soon.
-    "redis": {"timeout": 1, "connect_timeout": 1},
 }
-#: Seconds; the page polls every two, and machines are shared.
-expect.set_options(timeout=20_000)
+#: So that a store that is away is noticed soon.
+HASTY = OPTIONS | {"redis": {"timeout": 2, "connect_timeout": 2}}
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +33,17 @@ def store() -> Iterator[servers.RedisServer]:
 
 
 @pytest.fixture(scope="module")
-def service(store: servers.RedisServer) -> Iterator[servers.RunningService]:
-    with servers.service(store.uri, options=OPTIONS) as running:
+def service() -> Iterator[servers.RunningService]:
+    with (
+        servers.redis_server() as redis,
+        servers.service(redis.uri, options=OPTIONS) as running,
+    ):
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hasty(store: servers.RedisServer) -> Iterator[servers.RunningService]:
+    with servers.service(store.uri, options=HASTY) as running:
         yield running
 
 
@@ -47,15 +54,15 @@ def api(service: servers.RunningService, project: str) -> Iterator[Request]:
 
 
 def test_store_that_stands_still_is_an_alarm_until_it_is_back(
-    page: Page, service: servers.RunningService, store: servers.RedisServer, project: str
+    page: Page, hasty: servers.RunningService, store: servers.RedisServer, project: str
 ) -> None:
-    with api_of(service, project) as api:
+    with api_of(hasty, project) as api:
         post(api, "orders", 1)
-    signed_in(page, service, project, "overview")
+    signed_in(page, hasty, project, "overview")
     expect(page.get_by_text("Store default is away")).to_be_hidden()
     expect(page.locator("[data-figure=messages]")).to_have_text("1")
     queue = page.context.new_page()
-    signed_in(queue, service, project, "queues/orders")
+    signed_in(queue, hasty, project, "queues/orders")
     expect(queue.locator("[data-figure=total]")).to_have_text("1")
     store.signal(signal.SIGSTOP)
     try:
@@ -64,7 +71,7 @@ def test_store_that_stands_still_is_an_alarm_until_it_is_back(
         expect(alarms.filter(has_text="store default")).to_contain_text("SLOWLOG")
         problem = queue.get_by_role("alert").first
         expect(problem).to_contain_text("The service cannot reach its Redis")
-        queue.goto(f"{service.url}/console/#/channels/news")
+        queue.goto(f"{hasty.url}/console/#/channels/news")
         queue.get_by_text("Publish").last.scroll_into_view_if_needed()
         queue.get_by_label("Data, as JSON").fill("1")
         queue.get_by_role("button", name="Publish").click()
@@ -74,7 +81,7 @@ def test_store_that_stands_still_is_an_alarm_until_it_is_back(
         store.signal(signal.SIGCONT)
     expect(page.get_by_text("Store default is away")).to_be_hidden()
     expect(page.locator("#problem")).to_be_hidden()
-    queue.goto(f"{service.url}/console/#/queues/orders")
+    queue.goto(f"{hasty.url}/console/#/queues/orders")
     expect(queue.locator("[data-figure=total]")).to_have_text("1")
     expect(queue.locator("#problem")).to_be_hidden()
 
@@ -138,15 +145,15 @@ def test_login_that_ends_asks_again_and_comes_back_to_the_view(
 
 
 def test_pool_that_is_lost_is_named_and_its_queues_stay_listed(
-    page: Page, service: servers.RunningService, project: str, api: Request
+    page: Page, hasty: servers.RunningService, project: str
 ) -> None:
-    post(api, "home", 1)
-    with servers.redis_server() as east:
+    with servers.redis_server() as east, api_of(hasty, project) as api:
+        post(api, "home", 1)
         pool = {"uri": east.uri, "weight": 100}
         assert api("PUT", "/v2/pools/east", json=pool).status_code == 201
         post(api, "away", 1)
         assert api("GET", "/v2/queues/away/pool").json()["pool"] == "east"
-        signed_in(page, service, project, "queues")
+        signed_in(page, hasty, project, "queues")
         expect(page.get_by_role("row", name="away")).to_be_visible()
         east.signal(signal.SIGSTOP)
         try:

@@ -29,8 +29,6 @@ OPTIONS: dict[str, dict[str, object]] = {
     "transport": {"max_messages_post_size": 4 * 2**20},
     "channels": {"api_key": KEY, "history_size": 100, "history_ttl": 60, "presence": True},
 }
-#: Seconds; the page polls every two, and machines are shared.
-expect.set_options(timeout=15_000)
 #: Bytes of all that a browser loads to show every page: some seconds on a line of 1 Mbit/s.
 _SIZE_MAX = 300_000
 _AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"

@@ -20,8 +20,6 @@ OPTIONS: dict[str, dict[str, object]] = {
     "channels": {"api_key": KEY},
     "notification": {"allowed_networks": "127.0.0.0/8"},
 }
-#: Seconds; the page polls every two or three, and machines are shared.
-expect.set_options(timeout=15_000)
 
 
 @pytest.fixture

@@ -159,7 +159,7 @@ def test_delta_without_history_is_against_the_last_publication(harness: NodeHarn
     ann = DeltaSubscriber(harness.connected(), "bare:a")
     ann.subscribe()
     publish(harness, "bare:a", long(0))
-    bus = harness.node.engine.bus
+    bus = harness.node.engine.events
     harness.run(bus.unsubscribe("default/bare:a"))
     publish(harness, "bare:a", long(1))
     harness.run(bus.subscribe("default/bare:a"))

@@ -41,7 +41,7 @@ def position(backend: EngineHarness, keep: HistoryOptions = KEEP) -> Position:
 
 
 def test_publications_reach_subscribed_nodes_only(backend: EngineHarness) -> None:
-    backend.run(backend.engine.bus.subscribe("p/news"))
+    backend.run(backend.engine.events.subscribe("p/news"))
     first, second = publish(backend, b"1", b"2")
     backend.run(backend.engine.history.publish("p/other", b"3", KEEP))
     (without,) = publish(backend, b"4", keep=None)
@@ -51,15 +51,17 @@ def test_publications_reach_subscribed_nodes_only(backend: EngineHarness) -> Non
         ("publication", "p/news", b"4", without),
     )
     assert without == NO_POSITION
-    backend.run(backend.engine.bus.unsubscribe("p/news"))
+    backend.run(backend.engine.events.unsubscribe("p/news"))
     publish(backend, b"5")
-    backend.run(backend.engine.bus.subscribe("p/news"))
+    backend.run(backend.engine.events.publish_control(b"after it"))
+    backend.expect_events(("control", b"after it"))
+    backend.run(backend.engine.events.subscribe("p/news"))
     (last,) = publish(backend, b"6")
     backend.expect_events(("publication", "p/news", b"6", last))
 
 
 def test_payloads_may_be_any_bytes(backend: EngineHarness) -> None:
-    backend.run(backend.engine.bus.subscribe("p/news"))
+    backend.run(backend.engine.events.subscribe("p/news"))
     payloads = [b"", b":", b"\x00\xff\n", bytes(range(256)) * 300]
     positions = publish(backend, *payloads)
     pairs = zip(payloads, positions, strict=True)
@@ -139,7 +141,7 @@ def test_rotated_epoch_keeps_offset_and_history(backend: EngineHarness) -> None:
 
 
 def test_publication_with_same_idempotency_key_is_skipped(backend: EngineHarness) -> None:
-    backend.run(backend.engine.bus.subscribe("p/news"))
+    backend.run(backend.engine.events.subscribe("p/news"))
     send = backend.engine.history.publish
     dedup = Dedup(key="a:b")
     first = backend.run(send("p/news", b"1", KEEP, dedup))
@@ -169,7 +171,7 @@ def test_publication_with_old_version_is_skipped(backend: EngineHarness) -> None
 
 
 def test_joins_leaves_and_control_reach_subscribed_nodes(backend: EngineHarness) -> None:
-    bus = backend.engine.bus
+    bus = backend.engine.events
     backend.run(bus.subscribe("p/news"))
     backend.run(bus.publish_join("p/news", b"\x01"))
     backend.run(bus.publish_leave("p/news", b"\x02"))

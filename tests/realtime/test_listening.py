@@ -13,8 +13,12 @@ import pytest
 from tests.realtime.conftest import EngineHarness, started
 from tests.realtime.crowd import until
 from tests.support import servers
+from tests.support.backends import BACKENDS
 from zaqar_redis import errors
-from zaqar_redis.keyspace import pubsub
+from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.keyspace import listeners, pubsub
+from zaqar_redis.keyspace.settings import BatchSettings
+from zaqar_redis.metrics import definitions as metrics
 
 #: More channels than fit into one command.
 NAMES = [f"p/{number}" for number in range(600)]
@@ -53,7 +57,7 @@ def test_all_channels_are_resubscribed_after_lost_connection(
     redis: servers.RedisServer, backend: EngineHarness
 ) -> None:
     async def scenario() -> None:
-        bus = backend.engine.bus
+        bus = backend.engine.events
         await asyncio.gather(*(bus.subscribe(name) for name in NAMES))
         with redis.client() as client:
             client.client_kill_filter(_type="pubsub")
@@ -64,11 +68,24 @@ def test_all_channels_are_resubscribed_after_lost_connection(
     backend.run(scenario())
 
 
+def test_lost_connection_of_a_node_without_channels_is_a_gap_and_counted(
+    redis: servers.RedisServer, backend: EngineHarness
+) -> None:
+    async def scenario() -> None:
+        assert _gaps(backend) == 0
+        with redis.client() as client:
+            client.client_kill_filter(_type="pubsub")
+        await until(lambda: _gaps(backend) == 1, "the connection to come back")
+        assert dict(metrics.BUS_LOST.rows())[redis.uri,] == [1]
+
+    backend.run(scenario())
+
+
 def test_channels_subscribed_during_outage_are_received_after_it(
     redis: servers.RedisServer, backend: EngineHarness
 ) -> None:
     async def scenario() -> None:
-        bus = backend.engine.bus
+        bus = backend.engine.events
         with redis.client() as client:
             await bus.subscribe(NAMES[0])
             client.client_kill_filter(_type="pubsub")
@@ -81,6 +98,47 @@ def test_channels_subscribed_during_outage_are_received_after_it(
         assert _listeners(redis) == 1
 
     backend.run(scenario())
+
+
+@pytest.mark.parametrize("kind", ["redis", "cluster"])
+def test_subscriptions_before_the_first_connection_are_no_gap(kind: str) -> None:
+    async def scenario(uri: str) -> None:
+        gaps = asyncio.Event()
+        async with keyspace.connected(uri, BatchSettings()) as client:
+            commands = listeners.commands_of_scripts(client)
+            listener = listeners.listen(client, lambda *_: None, gaps.set, commands)
+            listener.start(b"permanent")
+            await asyncio.gather(*(listener.subscribe(b"p/%d" % number) for number in range(50)))
+            await listener.confirmed(b"permanent")
+            assert not gaps.is_set()
+            await listener.close()
+
+    with BACKENDS[kind]() as store:
+        asyncio.run(scenario(store.uri))
+
+
+@pytest.mark.parametrize("patience", [0.05, 60])
+def test_subscription_that_is_confirmed_late_is_a_gap(
+    redis: servers.RedisServer, monkeypatch: pytest.MonkeyPatch, patience: float
+) -> None:
+    monkeypatch.setattr(pubsub, "CONFIRM_TIMEOUT_SECONDS", 0.2)
+
+    async def scenario() -> None:
+        gaps = asyncio.Event()
+        client = keyspace.client(redis.uri, BatchSettings(connect_timeout=0.1))
+        await client.start()
+        listener = listeners.listen(client, lambda *_: None, gaps.set)
+        listener.start(b"permanent")
+        with pytest.raises((errors.StoreUnavailable, TimeoutError)):
+            async with asyncio.timeout(patience):
+                await listener.subscribe(b"p/late")
+        redis.start()
+        await until(gaps.is_set, "the gap to be told")
+        await listener.close()
+        await client.close()
+
+    redis.stop()
+    asyncio.run(scenario())
 
 
 def _pings(redis: servers.RedisServer) -> int:
@@ -97,13 +155,13 @@ def test_unresponsive_pubsub_connection_is_replaced(
     for name, seconds in (
         ("_PING_INTERVAL_SECONDS", 0.3),
         ("_PONG_TIMEOUT_SECONDS", 2.0),
-        ("_CONFIRM_TIMEOUT_SECONDS", 2.0),
+        ("CONFIRM_TIMEOUT_SECONDS", 2.0),
     ):
         monkeypatch.setattr(pubsub, name, seconds)
     caplog.set_level(logging.WARNING, "zaqar_redis.keyspace.pubsub")  # commands set a lower level
 
     async def scenario() -> None:
-        bus = backend.engine.bus
+        bus = backend.engine.events
         await bus.subscribe(NAMES[0])
         with redis.client() as client:  # the next connection uses these timeouts
             client.client_kill_filter(_type="pubsub")

@@ -118,7 +118,7 @@ def test_tag_filter_subscriber_notices_lost_publication(harness: NodeHarness) ->
     ann = harness.connected()
     ann.request(subscribe={"channel": "tags:a", "tf": NEWS})
     tagged(harness, "tags:a", other="1")
-    bus = harness.node.engine.bus
+    bus = harness.node.engine.events
     harness.run(bus.unsubscribe("default/tags:a"))
     tagged(harness, "tags:a", news="2")
     harness.run(bus.subscribe("default/tags:a"))

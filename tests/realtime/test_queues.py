@@ -42,7 +42,7 @@ class QueueRestClient:
 
     def __init__(self, service: servers.RunningService, project: str = "default") -> None:
         headers = {"Client-ID": str(uuid.uuid4()), "X-Project-ID": project}
-        self._client = httpx.AsyncClient(base_url=f"{service.url}/v2", headers=headers)
+        self._client = httpx.AsyncClient(base_url=f"{service.url}/v2", headers=headers, timeout=60)
 
     async def request(self, method: str, path: str, document: Any = None) -> Any:
         answer = await self._client.request(method, path, json=document)
@@ -58,7 +58,8 @@ class QueueRestClient:
 
 def call_server_api(service: servers.RunningService, method: str, **body: Any) -> Any:
     """Calls a method of the server API; returns its reply."""
-    answer = httpx.post(f"{service.url}/api/{method}", json=body, headers={"X-API-Key": KEY})
+    headers = {"X-API-Key": KEY}
+    answer = httpx.post(f"{service.url}/api/{method}", json=body, headers=headers, timeout=60)
     return answer.json()
 
 

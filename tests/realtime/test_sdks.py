@@ -20,6 +20,7 @@ from centrifuge.fossil import apply_delta
 
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, SECRET, SubscriptionRecorder, token
 from tests.support import servers
+from tests.support.backends import Backend
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 
@@ -69,7 +70,7 @@ def sdk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="module")
-def channels(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+def channels(redis_server: Backend) -> Iterator[servers.RunningService]:
     with servers.service(redis_server.uri, workers=2, options=OPTIONS) as running:
         yield running
 

@@ -9,6 +9,7 @@ import io
 import json
 import signal
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -16,9 +17,9 @@ import pytest
 from centrifuge.protocol import client_pb2
 from google.protobuf import proto
 
+from tests.realtime import streams
 from tests.realtime.streams import (
     EMULATED,
-    OPTIONS,
     PAGE,
     UNIDIRECTIONAL,
     StreamingClient,
@@ -31,6 +32,16 @@ from tests.realtime.streams import (
     token,
 )
 from tests.support import servers
+from tests.support.backends import Backend
+
+OPTIONS = streams.PATIENT
+
+
+@pytest.fixture(scope="module")
+def pinging(redis_server: Backend) -> Iterator[servers.RunningService]:
+    """A service whose first ping comes within a test."""
+    with servers.service(redis_server.uri, options=streams.OPTIONS) as running:
+        yield running
 
 
 @pytest.fixture
@@ -64,7 +75,7 @@ def test_sse_starts_with_a_blank_line_and_sends_single_events(
 
 def test_sse_accepts_post(service: servers.RunningService) -> None:
     url = f"{service.url}/connection/sse"
-    with httpx.stream("POST", url, content=lines(connect())) as response:
+    with httpx.stream("POST", url, content=lines(connect()), timeout=60) as response:
         found = response.iter_lines()
         assert next(found) == ""
         assert "connect" in json.loads(next(found).removeprefix("data: "))
@@ -79,9 +90,8 @@ def test_http_stream_and_emulation_accept_protobuf(
 
     headers = {"content-type": "application/octet-stream"}
     first = framed(id=1, connect=client_pb2.ConnectRequest(token=token()))
-    with httpx.stream(
-        "POST", f"{service.url}/connection/http_stream", content=first, headers=headers
-    ) as response:
+    url = f"{service.url}/connection/http_stream"
+    with httpx.stream("POST", url, content=first, headers=headers, timeout=60) as response:
         frames = response.iter_raw()
 
         def reply() -> Any:
@@ -96,18 +106,17 @@ def test_http_stream_and_emulation_accept_protobuf(
         emulated = client_pb2.EmulationRequest(
             session=connected.session, node=connected.node, data=framed(id=2, subscribe=asked)
         )
-        sent = httpx.post(
-            f"{service.url}/emulation", content=emulated.SerializeToString(), headers=headers
-        )
+        url, content = f"{service.url}/emulation", emulated.SerializeToString()
+        sent = httpx.post(url, content=content, headers=headers, timeout=60)
         assert sent.status_code == 204
         assert reply().subscribe.recoverable
 
 
 @pytest.mark.parametrize("transport", EMULATED)
 def test_second_pong_to_a_ping_is_a_bad_request(
-    service: servers.RunningService, transport: str
+    pinging: servers.RunningService, transport: str
 ) -> None:
-    with StreamingClient(service, transport, lines(connect())) as stream:
+    with StreamingClient(pinging, transport, lines(connect())) as stream:
         stream.connected()
         assert stream.next(pings=True) == {}
         stream.send({}, {})  # the second pong has no ping
@@ -227,8 +236,8 @@ def test_dropped_stream_leaves_presence(
     with StreamingClient(service, transport, first) as stream:
         stream.next()
         assert present(service, channel) == 1
-    servers.wait_for(
-        lambda: present(service, channel) == 0, "its presence to be removed", seconds=5
+    servers.wait_for(  # it would expire in a minute
+        lambda: present(service, channel) == 0, "its presence to be removed", seconds=30
     )
 
 
@@ -258,11 +267,12 @@ def test_plain_request_to_websocket_endpoint_gets_upgrade_required(
 def test_pending_commands_are_bounded_while_redis_is_paused() -> None:
     with contextlib.ExitStack() as stack:
         redis = stack.enter_context(servers.redis_server())
-        service = stack.enter_context(servers.service(redis.uri, options=OPTIONS))
+        options = OPTIONS | {"redis": {"timeout": 60}}  # no command fails meanwhile
+        service = stack.enter_context(servers.service(redis.uri, options=options))
         stream = stack.enter_context(
             StreamingClient(service, "http_stream", lines(connect("chat:a")))
         )
-        client = stack.enter_context(httpx.Client(base_url=service.url))
+        client = stack.enter_context(httpx.Client(base_url=service.url, timeout=60))
         stream.connected()
         redis.signal(signal.SIGSTOP)
         asked = lines({"id": 2, "publish": {"channel": "chat:a", "data": "x" * 60_000}})

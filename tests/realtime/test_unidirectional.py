@@ -17,8 +17,9 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect as websocket
 
+from tests.realtime.streams import OPTIONS as OPTIONS  # of the fixture
 from tests.realtime.streams import (
-    OPTIONS,
+    PATIENT,
     UNIDIRECTIONAL,
     StreamingClient,
     api,
@@ -29,6 +30,7 @@ from tests.realtime.streams import (
     token,
 )
 from tests.support import servers
+from tests.support.backends import Backend
 from zaqar_redis.api.server import streams
 
 
@@ -49,7 +51,7 @@ def stalled_client(service: servers.RunningService, channel: str) -> Iterator[so
             b"content-length: %d\r\n\r\n%b" % (len(body), body)
         )
         servers.wait_for(lambda: present(service, channel) == 1, "the client to subscribe")
-        slow.settimeout(10)
+        slow.settimeout(60)
         yield slow
 
 
@@ -77,7 +79,7 @@ def uni_next(service: servers.RunningService, transport: str, asked: Any) -> Any
         with websocket(url) as connection:
             connection.send(json.dumps(asked))
             while True:
-                for line in str(connection.recv(10)).splitlines():
+                for line in str(connection.recv(60)).splitlines():
                     yield json.loads(line)
     with StreamingClient(service, transport, json.dumps(asked)) as stream:
         while True:
@@ -119,9 +121,9 @@ def test_uni_websocket_accepts_connect_request_in_url(service: servers.RunningSe
     asked = quote(json.dumps({"token": token()}))
     url = f"ws://127.0.0.1:{service.port}/connection/uni_websocket?cf_connect={asked}"
     with websocket(url) as connection:
-        assert "connect" in json.loads(connection.recv(10))
+        assert "connect" in json.loads(connection.recv(60))
         connection.send("whatever it says, nobody listens")
-        assert json.loads(connection.recv(10)) == {}
+        assert json.loads(connection.recv(60)) == {}
     assert asked not in service.log.read_text()  # it is a secret
 
 
@@ -141,21 +143,21 @@ def test_unidirectional_connect_error_ends_with_disconnect(
     url = f"ws://127.0.0.1:{service.port}/connection/uni_websocket"
     with websocket(url) as connection:
         connection.send(json.dumps(asked))
-        assert json.loads(connection.recv(10)) == disconnect(code, reason)
+        assert json.loads(connection.recv(60)) == disconnect(code, reason)
         with pytest.raises(ConnectionClosed) as caught:
-            connection.recv(10)
+            connection.recv(60)
         assert caught.value.rcvd is not None
         assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (code, reason)
 
 
 def test_stopping_service_disconnects_clients_with_shutdown(
-    redis_server: servers.RedisServer,
+    redis_server: Backend,
 ) -> None:
     channel = f"flood:{uuid.uuid4()}"
     shutdown = disconnect(3001, "shutdown")
     with contextlib.ExitStack() as stack:
         enter = stack.enter_context
-        service = enter(servers.service(redis_server.uri, options=OPTIONS))
+        service = enter(servers.service(redis_server.uri, options=PATIENT))
         enter(stalled_client(service, channel))
         for _ in range(6):  # more than the socket buffers hold
             api(service, "publish", channel=channel, data="x" * 500_000)
@@ -163,13 +165,13 @@ def test_stopping_service_disconnects_clients_with_shutdown(
         listener = enter(StreamingClient(service, "uni_sse", lines(connect()["connect"])))
         both_ways = enter(websocket(f"ws://127.0.0.1:{service.port}/connection/websocket"))
         both_ways.send(lines(connect()))
-        both_ways.recv(10)
+        both_ways.recv(60)
         service.process.terminate()
         assert emulated.last_push() == {"push": shutdown}
         assert listener.last_push() == shutdown
         with contextlib.suppress(ConnectionClosed):
             while True:
-                both_ways.recv(10)
+                both_ways.recv(60)
         assert both_ways.close_code == 3001
         service.process.wait(20)  # also with a client that does not read
 

@@ -147,7 +147,7 @@ _VERSIONS = _mostly(st.just(b"HTTP/1.1"), b"HTTP/1.0", b"HTTP/1.2", b"HTTP/2.0",
 _DOCUMENTS = st.one_of(
     st.lists(
         st.sampled_from(
-            [b'{"body":1}', b'{"body":"\xc3\xa9","ttl":60}', b'{"body":{},"delay":1}', b"{}", b"1"]
+            [b'{"body":1}', b'{"body":"\xc3\xa9","ttl":60}', b'{"body":{},"delay":90}', b"{}", b"1"]
         ),
         min_size=1,
         max_size=3,

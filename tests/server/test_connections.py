@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support import servers
+from tests.support.backends import Backend, subscribers
 from tests.support.raw_http import RawConnection, request
 from tests.support.ways import WAYS
 from zaqar_redis.keyspace import keys
@@ -26,11 +28,10 @@ def kept(service: servers.RunningService, project: str) -> list[object]:
         return [message["body"] for message in json.loads(connection.answer().body)["messages"]]
 
 
-def wait_until_waiting(redis: servers.RedisServer, project: str) -> None:
+def wait_until_waiting(redis: Backend | servers.RedisServer, project: str) -> None:
     """Waits until a long poll waits for messages."""
     feed = keys.of_queue(project, "q").feed
-    with redis.client() as client:
-        servers.wait_for(lambda: client.pubsub_numsub(feed)[0][1] > 0, "a waiting request")
+    servers.wait_for(lambda: subscribers(redis, feed) > 0, "a waiting request")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -38,9 +39,10 @@ def test_idle_connection_is_closed_after_its_last_answer(
     impatient: servers.RunningService, way: str
 ) -> None:
     with RawConnection(impatient.port) as connection:
-        for _ in range(3):
-            connection.send(request("GET", "/v2/ping", headers=WAYS[way].items()))
-            assert connection.answer().status == 204
+        ping = request("GET", "/v2/ping", headers=WAYS[way].items())
+        for some in (2, 1):  # the last one when it was idle already
+            connection.send(ping * some)
+            assert [answer.status for answer in connection.answers(some)] == [204] * some
         assert connection.rest() == b""
 
 
@@ -48,7 +50,7 @@ def test_connection_with_a_long_poll_is_not_idle(
     impatient: servers.RunningService, project: str
 ) -> None:
     """The rest of its request comes when the answer before was sent: that is when it was idle."""
-    wait = request("POST", "/v2/queues/q/claims?wait=3", project)
+    wait = request("POST", "/v2/queues/q/claims?wait=5", project)
     with RawConnection(impatient.port) as connection:
         connection.send(PING + wait[:10])
         assert connection.answer().status == 204
@@ -56,23 +58,31 @@ def test_connection_with_a_long_poll_is_not_idle(
         assert connection.answer().status == 204
 
 
+_TIMEOUT = 1.0
+
+
 @pytest.fixture(scope="module")
-def strict(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
-    with servers.service(redis_server.uri, options={"server": {"request_timeout": "1.0"}}) as made:
+def strict(redis_server: Backend) -> Iterator[servers.RunningService]:
+    bounds = {"request_timeout": str(_TIMEOUT)}
+    with servers.service(redis_server.uri, options={"server": bounds}) as made:
         yield made
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("begun", ["GET /v2/ping HTTP/1.1\r\nX-Slow:", "POST"])
 def test_second_request_of_a_connection_times_out_too(
-    strict: servers.RunningService, project: str, way: str, begun: str
+    strict: servers.RunningService,
+    service: servers.RunningService,
+    project: str,
+    way: str,
+    begun: str,
 ) -> None:
     post = request("POST", MESSAGES, project, DOCUMENT, WAYS[way].items())
     with RawConnection(strict.port) as connection:
         connection.send(post + (post[:-1] if begun == "POST" else begun.encode()))
         assert connection.answer().status == 201
         assert connection.rest().startswith(b"HTTP/1.1 408 ")
-    assert kept(strict, project) == ["kept"]
+    assert kept(service, project) == ["kept"]
 
 
 def test_request_cut_off_behind_a_long_poll_times_out_after_its_answer(
@@ -86,15 +96,21 @@ def test_request_cut_off_behind_a_long_poll_times_out_after_its_answer(
 
 
 def test_request_that_the_server_does_not_read_does_not_time_out(
-    strict: servers.RunningService, redis_server: servers.RedisServer, project: str
+    strict: servers.RunningService,
+    service: servers.RunningService,
+    redis_server: Backend,
+    project: str,
 ) -> None:
     """Behind a long poll and another request, reading is paused."""
-    wait = request("POST", "/v2/queues/q/claims?wait=3", project)
-    with RawConnection(strict.port) as connection:
+    wait = request("POST", "/v2/queues/q/claims?wait=30", project)
+    with RawConnection(strict.port) as connection, RawConnection(service.port) as other:
         connection.send(wait + PING + PING[:-1])
         wait_until_waiting(redis_server, project)
         connection.send(PING[-1:])
-        assert [answer.status for answer in connection.answers(3)] == [204] * 3
+        time.sleep(_TIMEOUT + 1.2)
+        other.send(request("POST", MESSAGES, project, DOCUMENT))
+        assert other.answer().status == 201
+        assert [answer.status for answer in connection.answers(3)] == [201, 204, 204]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -173,7 +189,7 @@ _PAGE, _BODY = 20, 250_000
 @pytest.mark.parametrize("closing", [False, True])
 @pytest.mark.parametrize("way", WAYS)
 def test_client_that_never_reads_loses_its_connection(
-    redis_server: servers.RedisServer, project: str, way: str, closing: bool
+    redis_server: Backend, project: str, way: str, closing: bool
 ) -> None:
     """*closing*: the server has closed the connection, and waits until the rest is sent."""
     bounds = {"request_timeout": "1.0", "max_connections": "1"}

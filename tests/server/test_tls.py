@@ -126,8 +126,9 @@ def test_reload_exchanges_the_certificate_and_keeps_connections(service: TlsServ
         assert not is_last()
         _install(service.folder, _SECOND)
         service.reload()
-        servers.wait_for(lambda: service.certificate() == _SECOND, "the other certificate")
+        # First: the worker that there was waits some seconds for one more request.
         servers.wait_for(is_last, "the connection that there was to be closed")
+        servers.wait_for(lambda: service.certificate() == _SECOND, "the other certificate")
         assert not is_last()
 
 

@@ -13,13 +13,14 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from tests.api.client import NOTHING, ZaqarTestClient
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.support.collector import Collector, attributes
 
 QUEUE = "/v2/queues/{queue}"
 
 
 @pytest.fixture(scope="module")
-def traced(redis_server: servers.RedisServer, collector: Collector) -> Iterator[str]:
+def traced(redis_server: Backend, collector: Collector) -> Iterator[str]:
     """The URL of a service whose requests are spans."""
     options = {"tracing": {"enabled": True}}
     with servers.service(
@@ -55,7 +56,7 @@ class TracedClient:
 
 @pytest.fixture
 def client(traced: str, collector: Collector, project: str) -> Iterator[TracedClient]:
-    with httpx.Client() as http:
+    with httpx.Client(timeout=60) as http:
         yield TracedClient(ZaqarTestClient(http, traced, project), collector)
 
 
@@ -125,12 +126,12 @@ def test_refused_request_is_a_span_with_the_error_but_no_failure(client: TracedC
 
 
 def test_requests_are_answered_while_the_collector_is_away(
-    redis_server: servers.RedisServer, project: str
+    redis_server: Backend, project: str
 ) -> None:
     away = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{servers.free_port()}"}
     options = {"tracing": {"enabled": True}}
     running = servers.service(redis_server.uri, options=options, environment=away)
-    with running as service, httpx.Client() as http:
+    with running as service, httpx.Client(timeout=60) as http:
         api = ZaqarTestClient(http, service.url, project)
         for _ in range(100):
             assert api.post("q", {"body": 1}).status_code == 201

@@ -12,6 +12,7 @@ import pytest
 
 from tests.server.counted_app import CALLS, KEY
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.support.raw_http import AnswerNormalizer, RawConnection, request
 from tests.support.ways import ASGI, HOT, WAYS
 
@@ -195,7 +196,7 @@ def test_life_of_queues_is_answered_alike(both: BothWays) -> None:
 
 
 @pytest.fixture(scope="module")
-def channels(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+def channels(redis_server: Backend) -> Iterator[servers.RunningService]:
     known = {"api_key": KEY, "history_size": 10, "history_ttl": 60}
     with servers.service(redis_server.uri, options={"channels": known}) as made:
         yield made
@@ -284,9 +285,9 @@ def test_unusual_header_is_answered_alike(both: BothWays, headers: dict[str, str
     ],
 )
 def test_hot_request_does_not_reach_asgi_unless_told_to(
-    impatient: servers.RunningService, project: str, method: str, path: str, body: bytes
+    counted: servers.RunningService, project: str, method: str, path: str, body: bytes
 ) -> None:
-    with RawConnection(impatient.port) as connection:
+    with RawConnection(counted.port) as connection:
 
         def calls() -> int:
             connection.send(request("GET", CALLS))

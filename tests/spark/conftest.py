@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.writing import CrashingClients, FakeTaskContext
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.support.spark_reads import SimulatedQuery, SparkTestStore
 
 #: Starts a stream over the test's queues, with the given options.
@@ -21,7 +22,7 @@ Start = Callable[..., SimulatedQuery]
 
 
 @pytest.fixture
-def store(redis_server: servers.RedisServer, project: str) -> Iterator[SparkTestStore]:
+def store(redis_server: Backend, project: str) -> Iterator[SparkTestStore]:
     test_store = SparkTestStore(redis_server.uri, project)
     yield test_store
     test_store.close()
@@ -67,6 +68,8 @@ _SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
+    # Tests compare the progress of all batches: without that of a query that was idle for 10 s.
+    "spark.sql.streaming.noDataProgressEventInterval": "1h",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }

@@ -136,12 +136,12 @@ def test_offset_beyond_the_end_is_data_loss(store: SparkTestStore) -> None:
 
 def test_batch_reads_between_its_timestamps(store: SparkTestStore) -> None:
     now = round(time.time() * 1000)
-    for age in (50, 40, 30, 20, 10):
+    for age in (500, 400, 300, 200, 100):
         store.post(age, ago=age)
-    assert read(store, startingTimestamp=now - 35_000) == [30, 20, 10]
-    assert read(store, endingTimestamp=now - 15_000) == [50, 40, 30, 20]
-    since, until = now - 45_000, now - 15_000
-    assert read(store, startingTimestamp=since, endingTimestamp=until) == [40, 30, 20]
+    assert read(store, startingTimestamp=now - 350_000) == [300, 200, 100]
+    assert read(store, endingTimestamp=now - 150_000) == [500, 400, 300, 200]
+    since, until = now - 450_000, now - 150_000
+    assert read(store, startingTimestamp=since, endingTimestamp=until) == [400, 300, 200]
     assert read(store, startingTimestamp=now + 60_000) == []
     assert read(store, endingTimestamp=0) == []
 

@@ -213,7 +213,9 @@ def test_unreachable_pool_is_an_error_and_not_data_loss(
     pools: PoolsWithMover, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zaqar_redis.spark.stores._LOCATION_TTL_SECONDS", 0.0)
-    options = {"subscribe": "q", "startingOffsets": "earliest", "timeout": "100ms"}
+    # The pool is looked for again for 0.3 s, but busy ones have their 10 s to answer.
+    monkeypatch.setattr("zaqar_redis.spark.stores._RETRY_TIMEOUTS", 0.03)
+    options = {"subscribe": "q", "startingOffsets": "earliest"}
     pools.put("q", "p1")
     pools.post(1)
     query = SimulatedQuery(pools.control_store.source(failOnDataLoss=False, **options))

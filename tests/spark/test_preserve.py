@@ -186,11 +186,11 @@ def test_restore_task_may_be_retried(store: SparkTestStore) -> None:
 def test_failed_restore_leaves_nothing(store: SparkTestStore) -> None:
     store.post(*range(10))
     table = archived(store)
-    keys = set(store.command("KEYS", f"zr:{{{store.project}/*"))
+    keys = set(store.keys(f"zr:{{{store.project}/*"))
     write = restore(store, table)
     write.task(0, batches(table.slice(0, 5)))
     write.abort()
-    assert set(store.command("KEYS", f"zr:{{{store.project}/*")) == keys
+    assert set(store.keys(f"zr:{{{store.project}/*")) == keys
     store.post("mine", queue="copy")
     assert store.bodies("copy") == ["mine"]
 

@@ -219,7 +219,7 @@ def test_batch_waits_for_min_offsets(store: SparkTestStore, start: Start) -> Non
 
 def test_batch_waits_at_most_max_wait(store: SparkTestStore, start: Start) -> None:
     store.create()
-    query = start(minOffsetsPerTrigger=3, maxTriggerDelay="300ms", maxWait="100ms", **EARLIEST)
+    query = start(minOffsetsPerTrigger=3, maxTriggerDelay="2s", maxWait="200ms", **EARLIEST)
     assert query.trigger() == []
     store.post(1)
     empty = 0

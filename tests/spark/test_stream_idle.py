@@ -52,6 +52,7 @@ def test_idle_stream_sends_few_commands(own_store: SparkTestStore, consume: str)
     before, begin = _calls(own_store), time.monotonic()
     while time.monotonic() < begin + _LOOKING:
         assert query.trigger() is None
+    assert query.trigger() is None  # polls if the machine stood still when the loop was to do so
     calls, seconds = _calls(own_store) - before - 1, time.monotonic() - begin
     # At least a poll of its own, and the lease.
     assert 1 <= calls <= _CALLS * seconds

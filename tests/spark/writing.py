@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from tests.support.spark_reads import pickled
-from zaqar_redis.keyspace.client import BlockingClient
+from zaqar_redis.keyspace.blocking import BlockingClient, BlockingClusterClient
 from zaqar_redis.keyspace.script import Call
 from zaqar_redis.spark import attributes, task
 from zaqar_redis.spark.writing.sink import WriteCommitMessage
@@ -132,8 +132,10 @@ class CrashingClients:
         self.left = -1
         #: whether that call is still executed
         self.behind = False
-        known = BlockingClient.call
+        for kind in (BlockingClient, BlockingClusterClient):
+            monkeypatch.setattr(kind, "call", self._crashing(kind.call))
 
+    def _crashing(self, known: Callable[[Any, Call], Any]) -> Callable[[Any, Call], Any]:
         def call(client: BlockingClient, call: Call) -> Any:
             if self.left == 0 and not self.behind:
                 raise WriterDied
@@ -143,4 +145,4 @@ class CrashingClients:
             self.left -= 1
             return answer
 
-        monkeypatch.setattr(BlockingClient, "call", call)
+        return call

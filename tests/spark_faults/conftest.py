@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark_faults.drivers import CopyQuery, SparkDriver, driver
-from tests.support import servers
+from tests.support.backends import Backend
 from tests.support.spark_reads import SparkTestStore
 
 #: Creates a named stream from "q" to "copy", with options of its reader and its writer.
@@ -17,7 +17,7 @@ MakeQuery = Callable[..., CopyQuery]
 
 
 @pytest.fixture
-def store(redis_server: servers.RedisServer, project: str) -> Iterator[SparkTestStore]:
+def store(redis_server: Backend, project: str) -> Iterator[SparkTestStore]:
     test_store = SparkTestStore(redis_server.uri, project)
     yield test_store
     test_store.close()

@@ -44,7 +44,7 @@ _SETTINGS = {
 #: Interval of polling a query.
 _POLL_SECONDS = 0.1
 #: Executors of a cluster to wait for, and the timeout.
-_EXECUTORS, _EXECUTORS_TIMEOUT_SECONDS = 2, 60.0
+_EXECUTORS, _EXECUTORS_TIMEOUT_SECONDS = 2, 240.0
 
 _printing = threading.Lock()
 

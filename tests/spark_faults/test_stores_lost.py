@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from tests.spark_faults.conftest import MakeQuery
-from tests.spark_faults.drivers import CopyQuery, SparkDriver
+from tests.spark_faults.drivers import TIMEOUT_SECONDS, CopyQuery, SparkDriver
 from tests.support import servers
 from tests.support.spark_reads import SparkTestStore
 from tests.support.stores import PooledContractStore, opened
@@ -33,8 +33,11 @@ def own_server() -> Iterator[servers.RedisServer]:
 
 
 def _wait_for_batches(query: CopyQuery, count: int) -> None:
-    wanted = query.finished() + count
-    servers.wait_for(lambda: query.finished() >= wanted, "batches to be done", 90)
+    _wait_until_finished(query, query.finished() + count)
+
+
+def _wait_until_finished(query: CopyQuery, batches: int) -> None:
+    servers.wait_for(lambda: query.finished() >= batches, "batches to be done", TIMEOUT_SECONDS)
 
 
 @pytest.mark.parametrize("delivery", ["ledger", "staged"])
@@ -48,14 +51,14 @@ def test_query_waits_for_a_paused_store(
     store = SparkTestStore(own_server.uri, project)
     store.post(*range(_MANY))
     query = make_query(
-        store.uri, read=_BATCH, write={"delivery": delivery, "putSize": 20}, timeout="2s"
+        store.uri, read=_BATCH, write={"delivery": delivery, "putSize": 20}, timeout="3s"
     )
     ended = shared_driver.expect_end(query.name)
     shared_driver.start(query)
-    for pause in (3.0, 1.0):
+    for pause in (3.5, 1.0):
         _wait_for_batches(query, 2)
         own_server.signal(signal.SIGSTOP)
-        time.sleep(pause)  # the subject of the test: a pause longer and one shorter than 2 s
+        time.sleep(pause)  # the subject of the test: a pause longer and one shorter than 3 s
         own_server.signal(signal.SIGCONT)
     end = ended()
     assert end.error is None
@@ -139,7 +142,7 @@ def test_killed_pool_fails_the_query_without_loss(
     cluster.put("q", "p1")
     cluster.put("copy", "p2")
     _with_store(cluster, "q", lambda store: store.post(*range(_MANY)))
-    query = make_query(control_server.uri, read=_BATCH, write={"putSize": 20}, timeout="300ms")
+    query = make_query(control_server.uri, read=_BATCH, write={"putSize": 20}, timeout="700ms")
     ended = shared_driver.expect_end(query.name)
     shared_driver.start(query)
     _wait_for_batches(query, 3)
@@ -193,14 +196,14 @@ def test_query_waits_for_a_pool_paused_between_batches(
     cluster.put("q", "p1")
     cluster.put("copy", "p2")
     _with_store(cluster, "q", lambda store: store.post(*range(100)))
-    query = make_query(control_server.uri, timeout="2s", trigger="200 milliseconds")
+    query = make_query(control_server.uri, timeout="3s", trigger="200 milliseconds")
     shared_driver.start(query)
-    _wait_for_batches(query, 1)
+    _wait_until_finished(query, 1)
     cluster.pools["p2"].signal(signal.SIGSTOP)
     # This starts a batch, whose first step creates a writer.
     _with_store(cluster, "q", lambda store: store.post(*range(100, 200)))
-    time.sleep(3.0)  # longer than the timeout of one reply, shorter than that of retries
+    time.sleep(3.5)  # longer than the timeout of one reply, shorter than that of retries
     cluster.pools["p2"].signal(signal.SIGCONT)
-    _wait_for_batches(query, 1)
+    _wait_until_finished(query, 2)
     shared_driver.stop(query)
     assert _with_store(cluster, "copy", lambda store: store.bodies("copy")) == list(range(200))

@@ -43,8 +43,15 @@ def _pause_in_mid_batch(
     ended = shared_driver.expect_end(query.name)
     shared_driver.start(query)
     trips = total // _SLOW
-    servers.wait_for(lambda: _written_chunks(store, delivery) > trips // 20, "a batch to begin", 90)
+    servers.wait_for(
+        lambda: _written_chunks(store, delivery) > trips // 20, "a batch to begin", 240
+    )
+    # Its store stops at once: to find its tasks may take longer than all of the batch.
+    for node in store.client.nodes():
+        node.command("CLIENT", "PAUSE", 60_000, "WRITE")
     shared_driver.signal_workers(signal.SIGSTOP)
+    for node in store.client.nodes():
+        node.command("CLIENT", "UNPAUSE")
     assert 0 < _written_chunks(store, delivery) < trips
     return ended
 

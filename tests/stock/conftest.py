@@ -10,11 +10,12 @@ import pytest
 
 from tests.stock.harness import ImportedStore, ImportHarness
 from tests.support import servers
+from tests.support.backends import NewStore
 
 
 @pytest.fixture(scope="session")
-def both() -> Iterator[ImportHarness]:
-    with servers.redis_server() as theirs, servers.redis_server() as ours:
+def both(new_store: NewStore) -> Iterator[ImportHarness]:
+    with servers.redis_server() as theirs, new_store() as ours:
         yield ImportHarness(theirs, ours)
 
 

@@ -14,11 +14,13 @@ from oslo_config import cfg
 from zaqar import bootstrap
 
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.support.command_line import CommandLine
 from zaqar_redis.records import Message, NewMessage
 from zaqar_redis.storage import pools
 
 T = TypeVar("T")
+Store = Backend | servers.RedisServer
 
 CLIENT = "8f4c1f2e-3c56-4b5e-9e0a-6f5a5d0c7b11"
 
@@ -26,14 +28,15 @@ CLIENT = "8f4c1f2e-3c56-4b5e-9e0a-6f5a5d0c7b11"
 class StockZaqarStorage:
     """Stock Zaqar's storage over a Redis, in this process."""
 
-    def __init__(self, server: servers.RedisServer) -> None:
+    def __init__(self, uri: str) -> None:
+        """*uri* is spelt as stock does."""
         conf = cfg.ConfigOpts()
         conf([], project="zaqar", default_config_files=[])
         parts = bootstrap.Bootstrap(conf)
         conf.set_override("enable_checksum", True)
         for role in ("message_store", "management_store"):
             conf.set_override(role, "redis", group="drivers")
-            conf.set_override("uri", self.uri(server), group=f"drivers:{role}:redis")
+            conf.set_override("uri", uri, group=f"drivers:{role}:redis")
         self.queues = parts.storage.queue_controller
         self.messages = parts.storage.message_controller
         self.claims = parts.storage.claim_controller
@@ -70,10 +73,10 @@ class StockZaqarStorage:
 
 
 class ImportHarness:
-    def __init__(self, theirs: servers.RedisServer, ours: servers.RedisServer) -> None:
+    def __init__(self, theirs: servers.RedisServer, ours: Store) -> None:
         self.theirs = theirs
         self.ours = ours
-        self.stock = StockZaqarStorage(theirs)
+        self.stock = StockZaqarStorage(StockZaqarStorage.uri(theirs))
         self.shell = CommandLine(["--storage", ours.uri])
 
     @property
@@ -96,7 +99,7 @@ class ImportHarness:
         assert self.shell.shown("check") == []
 
 
-def dumped(server: servers.RedisServer) -> dict[bytes, bytes]:
+def dumped(server: Store) -> dict[bytes, bytes]:
     """Returns the content of each key, with its time of expiry."""
     return {
         key: hashlib.sha256(content + str(expiry).encode()).digest()
@@ -104,7 +107,7 @@ def dumped(server: servers.RedisServer) -> dict[bytes, bytes]:
     }
 
 
-def copy(source: servers.RedisServer, target: servers.RedisServer) -> None:
+def copy(source: Store, target: Store) -> None:
     """Copies all keys to an empty Redis."""
     with target.client() as client, client.pipeline(transaction=False) as pipeline:
         for key, content, expiry in _keys(source):
@@ -112,7 +115,7 @@ def copy(source: servers.RedisServer, target: servers.RedisServer) -> None:
         pipeline.execute()
 
 
-def _keys(server: servers.RedisServer) -> Iterator[tuple[bytes, bytes, int]]:
+def _keys(server: Store) -> Iterator[tuple[bytes, bytes, int]]:
     """Yields each key with its dump and its time of expiry, or a negative one."""
     with server.client() as client, client.pipeline(transaction=False) as pipeline:
         keys = list(client.scan_iter(count=1000))

@@ -23,6 +23,7 @@ from tests.stock.harness import (
 )
 from tests.support import servers
 from tests.support.command_line import CommandLine, RunningCommand, running
+from zaqar_redis.benchmarks.redis_sentinel import SERVICE, redis_sentinel
 from zaqar_redis.keyspace import keys
 from zaqar_redis.zaqar_import.source import to_redis_uri
 
@@ -189,19 +190,31 @@ def test_interrupted_import_leaves_no_partial_queue(
     assert harness.shell.shown("queue", "stats", "big", "--project", "shop")["total"] == _MANY
 
 
+@pytest.fixture
+def service(harness: ImportHarness) -> Iterator[servers.RunningService]:
+    # It hardly waits for the lock: meanwhile an import is stopped, which its timeout bounds.
+    options: dict[str, dict[str, object]] = {"storage": {"move_timeout": 0.1}}
+    with servers.service(harness.ours.uri, options=options) as running:
+        yield running
+
+
 def test_queue_is_locked_until_its_import_is_complete(
-    harness: ImportHarness, big: RunningCommand
+    harness: ImportHarness,
+    # Before the import: one that is stopped for longer than its timeout fails.
+    service: servers.RunningService,
+    big: RunningCommand,
 ) -> None:
     big.process.send_signal(signal.SIGSTOP)
-    with servers.service(harness.ours.uri) as service:
-        url = f"{service.url}/v2/queues/big/messages"
-        body = {"messages": [{"body": "early", "ttl": 600}]}
-        assert httpx.get(url, headers=_HEADERS).status_code == 503
-        assert httpx.post(url, json=body, headers=_HEADERS).status_code == 503
-        big.process.send_signal(signal.SIGCONT)
-        assert big.process.wait(60) == 0
-        posted = httpx.post(url, json=body, headers=_HEADERS)
-        assert posted.status_code == 201
+    url = f"{service.url}/v2/queues/big/messages"
+    body = {"messages": [{"body": "early", "ttl": 600}]}
+    # Without TLS: else each of them reads all certificates of the system first.
+    with httpx.Client(headers=_HEADERS, timeout=60, verify=False) as client:
+        assert client.get(url).status_code == 503
+        assert client.post(url, json=body).status_code == 503
+    big.process.send_signal(signal.SIGCONT)
+    assert big.process.wait(60) == 0, big.notices
+    posted = httpx.post(url, json=body, headers=_HEADERS, timeout=60)
+    assert posted.status_code == 201
     assert harness.shell.shown("queue", "stats", "big", "--project", "shop")["total"] == _MANY + 1
     harness.check()
 
@@ -255,6 +268,7 @@ def test_queue_whose_pool_fails_leaves_no_keys(harness: ImportHarness) -> None:
         b"zr:{control}:flavors",
         b"zr:{control}:installation",
         b"zr:owner",
+        b"zr:{control}:format",
     }
 
 
@@ -263,7 +277,8 @@ def test_queue_whose_pool_fails_leaves_no_keys(harness: ImportHarness) -> None:
     [
         ("redis://127.0.0.1:1", "cannot be reached"),
         ("mongodb://127.0.0.1", 'unknown scheme "mongodb"'),
-        ("redis://a:26379,b:26379?master=zaqar", "not its Sentinels"),
+        ("redis://127.0.0.1:1,127.0.0.1:2?master=zaqar", "cannot be reached"),
+        ("redis://127.0.0.1:1?master=zaqar/1", "must be the name of the primary"),
         ("nonsense", "unknown scheme"),
     ],
 )
@@ -271,6 +286,20 @@ def test_unusable_source_is_reported(harness: ImportHarness, uri: str, why: str)
     notices = harness.shell.refused("import-stock", "--from", uri)
     assert "--from" in notices
     assert why in notices
+
+
+def test_store_behind_sentinels_is_imported_after_a_failover(harness: ImportHarness) -> None:
+    with redis_sentinel(sentinels=1) as watched:
+        uri = f"redis://127.0.0.1:{watched.sentinels[0].port}?master={SERVICE}&socket_timeout=10"
+        stock = StockZaqarStorage(uri)
+        stock.make("shop", "one", colour="blue")
+        stock.post("shop", "one", *range(3))
+        with watched.servers[1].client() as replica:
+            servers.wait_for(lambda: replica.zcard("shop.one.messages") == 3, "a copy")
+        watched.fail_over()
+        (row,) = harness.shell.shown("import-stock", "--from", uri)
+    assert (row["queue"], row["outcome"], row["messages"]) == ("one", "copied", 3)
+    harness.check()
 
 
 def test_source_without_stock_queues_is_reported(harness: ImportHarness) -> None:
@@ -389,6 +418,13 @@ def test_store_that_dies_during_the_import_is_reported(
         ("redis://:secret@host?dbid=2&socket_timeout=1", "redis://:secret@host?db=2"),
         ("redis:/run/redis.sock?dbid=1", "unix:///run/redis.sock?db=1"),
         ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+        ("redis://a,b:26380?master=zaqar", "redis+sentinel://a,b:26380/zaqar?db=0"),
+        (
+            "redis://u:pw@a:1,b:2?master=zaqar&dbid=3&socket_timeout=1&sentinel_username=s"
+            "&sentinel_password=of%20these",
+            "redis+sentinel://u:pw@a:1,b:2/zaqar?db=3&sentinel_username=s"
+            "&sentinel_password=of+these",
+        ),
     ],
 )
 def test_source_uris_are_parsed_in_stocks_spelling(given: str, plain: str) -> None:

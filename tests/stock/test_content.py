@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pytest
+from oslo_utils import timeutils
 
 from tests.stock.harness import ImportedStore, ImportHarness
 from tests.support import servers
@@ -154,12 +155,18 @@ def test_claims_are_imported_with_their_ids(harness: ImportHarness, ours: Import
     harness.check()
 
 
-def test_expired_claim_is_not_imported(harness: ImportHarness, ours: ImportedStore) -> None:
+def test_expired_claim_is_not_imported(
+    harness: ImportHarness, ours: ImportedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     harness.stock.make("shop", "orders")
-    harness.stock.post("shop", "orders", "a", "b", "c")
+    with monkeypatch.context() as patched:
+        # So long ago that there is time to renew a claim whose first lifetime is over now.
+        patched.setattr(timeutils, "utcnow_ts", lambda: int(time.time()) - 30)
+        harness.stock.post("shop", "orders", "c")
+        renewed, _ = harness.stock.claim("shop", "orders", 1, ttl=30)
+        harness.stock.claims.update("orders", renewed, {"ttl": 600, "grace": 60}, project="shop")
+    harness.stock.post("shop", "orders", "a", "b")
     claim, _ = harness.stock.claim("shop", "orders", 2, ttl=1)
-    renewed, _ = harness.stock.claim("shop", "orders", 1, ttl=1)
-    harness.stock.claims.update("orders", renewed, {"ttl": 600, "grace": 60}, project="shop")
     time.sleep(_OVER)
     rows, notices = harness.run()
     assert rows[0]["claims"] == 1

@@ -39,6 +39,8 @@ class Collector:
                 if collector.refuses:
                     collector.refused += 1
                     self.send_response(503)
+                    # Longer than any time-out: the exporter gives up at once.
+                    self.send_header("Retry-After", "600")
                 else:
                     collector.receive(urlsplit(self.path).path, data)
                     self.send_response(200)

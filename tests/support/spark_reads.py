@@ -107,9 +107,13 @@ class SparkTestStore(ProjectStore):
             self.command("ZADD", self.key("claimed", queue), over, rank)
         self.command("HSET", self.key("queue", queue), "due", over)
 
+    def keys(self, pattern: str) -> list[bytes]:
+        """Returns the keys that match, of all nodes."""
+        return [name for node in self.client.nodes() for name in node.command("KEYS", pattern)]
+
     def expire_roles(self) -> None:
         """Lets the roles expire that a killed process of this project has taken."""
-        for role in self.command("KEYS", f"zr:{{control}}:role:*{self.project}*"):
+        for role in self.keys(f"zr:{{control}}:role:*{self.project}*"):
             self.command("PEXPIRE", role, 1)
 
     def source(self, **options: object) -> ZaqarDataSource:

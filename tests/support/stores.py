@@ -8,7 +8,7 @@ import contextlib
 import json
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,8 +19,8 @@ from tests.support.clock import ManualClock
 from zaqar_redis import errors
 from zaqar_redis.check_records import CheckResult, Finding
 from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.script import Call, RedisCommand
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.pool_records import Pool
 from zaqar_redis.records import (
     Attributes,
@@ -89,6 +89,8 @@ class WrappedClient:
     def __init__(self, client: keyspace.AsyncClient) -> None:
         self._client = client
         self.name = client.name
+        self.uri = client.uri
+        self.settings = client.settings
 
     async def start(self) -> None:
         await self._client.start()
@@ -105,8 +107,24 @@ class WrappedClient:
     async def identity(self) -> str:
         return await self._client.identity()
 
+    @property
+    def reader(self) -> Any:
+        return self
+
     def connection(self) -> AbstractConnection:
         return self._client.connection()
+
+    async def until_replaced(self, connection: AbstractConnection) -> None:
+        await self._client.until_replaced(connection)
+
+    def by_node(
+        self, names: Sequence[bytes]
+    ) -> Sequence[tuple[keyspace.AsyncClient, Sequence[bytes]]]:
+        found = self._client.by_node(names)
+        return [(self if node is self._client else node, some) for node, some in found]
+
+    def nodes(self) -> Sequence[keyspace.AsyncClient]:
+        return [self if node is self._client else node for node in self._client.nodes()]
 
 
 class CrashBeforeScript(WrappedClient):
@@ -159,13 +177,24 @@ class ContractStore:
     def client(self, uri: str) -> keyspace.AsyncClient:
         return keyspace.client(uri, BatchSettings())
 
+    def clients(self) -> list[keyspace.AsyncClient]:
+        """Returns a client of each store."""
+        return [client for _, client in self._parts]
+
     def command(self, *parts: bytes | str | int) -> list[Any]:
-        """Sends a command to each Redis of the store; returns their replies."""
+        """Sends a command to each store; returns their replies."""
         return [self.run(client.command(*parts)) for _, client in self._parts]
+
+    def key_count(self) -> int:
+        """Returns how many keys the store has."""
+        nodes = [node for _, client in self._parts for node in client.nodes()]
+        return sum(self.run(node.command("DBSIZE")) for node in nodes)
 
     def reset(self) -> None:
         """Empties the store."""
-        self.command("FLUSHDB")
+        for _, client in self._parts:
+            for node in client.nodes():
+                self.run(node.command("FLUSHDB"))
 
     def sweep(self, lease: float = 60) -> int:
         assert self.driver.sweeper

@@ -48,6 +48,8 @@ HEALTHY = StoreStatus(
     loading=False,
     replicas=1,
     replicas_lagging=0,
+    cluster_replicas=None,
+    ack_replicas=0,
     aof=True,
     aof_works=True,
     aof_rewrite_works=True,
@@ -93,6 +95,8 @@ def test_healthy_stores_and_nodes_raise_no_alarm() -> None:
         ({"settings": None}, "info", "CONFIG or ACL is not allowed"),
         ({"role": "slave"}, "critical", "is a replica: it accepts no writes"),
         ({"replicas_lagging": 1}, "warning", "has 1 of 1 replicas that lag behind"),
+        ({"ack_replicas": 2}, "critical", "has 1 connected replicas, and [redis] ack_replicas is"),
+        ({"cluster_replicas": 0}, "warning", "has a primary without a connected replica"),
     ],
 )
 def test_status_of_a_store_raises_an_alarm(
@@ -126,7 +130,7 @@ def test_memory_of_a_store_that_is_nearly_full_names_its_largest_queues() -> Non
     largest = [LargeQueue("shop", "exports", 572, 2 * GIB), LargeQueue("shop", "mails", 1, 900)]
     (alarm,) = store_alarms(full, largest)
     assert alarm.text == (
-        "Store p1 uses 88% of its limit of 4 GiB. When it is full, posts get 503. Its largest "
+        "Store p1 uses 88% of its limit of 4 GiB. When it is full, posts get 507. Its largest "
         "queues: exports of shop (572 messages, about 2 GiB), mails of shop (1 message, about "
         "900 bytes)."
     )

@@ -8,7 +8,9 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,14 +18,17 @@ import redis.exceptions
 
 from tests.support import servers
 from zaqar_redis import errors
+from zaqar_redis.keyspace import blocking
 from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.keys import QueueKeys
-from zaqar_redis.keyspace.script import Script
+from zaqar_redis.keyspace.script import Call, Script
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.storage.redis import create
 
-#: Long enough for a loaded machine, short enough for a test.
+#: For tests without a store that hangs: no machine is as busy as that.
+PATIENT = BatchSettings(timeout=60, connect_timeout=60)
+#: For a store that hangs. While it does not, a loaded machine may answer later than that, too.
 QUICK = BatchSettings(timeout=0.5, connect_timeout=0.5, backoff=0.01, backoff_max=0.05)
 
 
@@ -36,7 +41,7 @@ def server() -> Iterator[servers.RedisServer]:
 
 @contextlib.asynccontextmanager
 async def _client(
-    server: servers.RedisServer, settings: BatchSettings = QUICK
+    server: servers.RedisServer, settings: BatchSettings = PATIENT
 ) -> AsyncIterator[keyspace.AsyncClient]:
     async with keyspace.connected(server.uri, settings) as client:
         yield client
@@ -51,16 +56,16 @@ def _paused(server: servers.RedisServer) -> Iterator[None]:
         server.signal(signal.SIGCONT)
 
 
-async def _back(client: keyspace.AsyncClient) -> None:
+async def _back(client: keyspace.AsyncClient, *command: str) -> Any:
+    """Waits until the store answers; returns its reply."""
     async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(errors.StoreUnavailable):
-                await client.command("PING")
-                return
+                return await client.command(*command)
             await asyncio.sleep(0.01)
 
 
-async def _outcomes(answers: list[Awaitable[Any]]) -> list[Any]:
+async def _outcomes(answers: Sequence[Awaitable[Any]]) -> list[Any]:
     return [
         type(one) if isinstance(one, BaseException) else one
         for one in await asyncio.gather(*answers, return_exceptions=True)
@@ -144,12 +149,12 @@ def test_failed_connection_is_logged_with_its_reason(
     server: servers.RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(
-        logging.WARNING, "zaqar_redis.keyspace.batch"
+        logging.WARNING, "zaqar_redis.keyspace.outages"
     )  # the commands' own level is higher
 
     async def scenario() -> None:
         with _paused(server):
-            async with _client(server):
+            async with _client(server, QUICK):
                 await asyncio.to_thread(servers.wait_for, lambda: bool(caplog.messages), "a line")
 
     asyncio.run(scenario())
@@ -158,8 +163,8 @@ def test_failed_connection_is_logged_with_its_reason(
 
 def test_commands_to_a_hanging_store_time_out(server: servers.RedisServer) -> None:
     async def scenario() -> None:
-        async with _client(server) as client:
-            await client.command("PING")
+        async with _client(server, QUICK) as client:
+            await _back(client, "PING")
             with _paused(server):
                 start = time.monotonic()
                 got = await _outcomes([client.command("ECHO", "a") for _ in range(20)])
@@ -170,8 +175,46 @@ def test_commands_to_a_hanging_store_time_out(server: servers.RedisServer) -> No
                 assert str(lost.value.__cause__) == "no answer within 0.5 s"
                 # From now on commands fail at once: there is no connection.
                 assert await _outcomes([client.command("PING")]) == [errors.StoreUnavailable]
-            await _back(client)
-            assert await client.command("ECHO", "b") == b"b"
+            assert await _back(client, "ECHO", "b") == b"b"
+
+    asyncio.run(scenario())
+
+
+def test_command_that_follows_one_that_timed_out_is_not_sent_over_the_same_connection(
+    server: servers.RedisServer,
+) -> None:
+    """It would get the reply of the other one."""
+
+    async def scenario() -> None:
+        following: list[asyncio.Future[Any]] = []
+        async with _client(server, QUICK) as client:
+            await _back(client, "PING")
+            with _paused(server):
+                late = asyncio.ensure_future(client.command("ECHO", "late"))
+                late.add_done_callback(
+                    lambda _: following.append(asyncio.ensure_future(client.command("ECHO", "new")))
+                )
+                assert await _outcomes([late]) == [errors.StoreTimeout]
+            assert isinstance(following[0].exception(), errors.StoreUnavailable)
+
+    asyncio.run(scenario())
+
+
+def test_command_whose_refusal_ends_the_connection_fails_with_those_that_follow(
+    server: servers.RedisServer,
+) -> None:
+    def give_up(pending: object, refusal: Exception) -> bool:
+        raise redis.exceptions.ConnectionError("the server has become a replica")
+
+    async def scenario() -> None:
+        client = keyspace.BatchingClient(server.uri, PATIENT, take_over=give_up)
+        await client.start()
+        commands = [("SET", "k", "v"), ("LPUSH", "k", "v"), ("GET", "k")]
+        sent = [client.command(*each) for each in commands]
+        async with asyncio.timeout(60):
+            got = await _outcomes(sent)
+        assert got == [b"OK", errors.StoreUnavailable, errors.StoreUnavailable]
+        await client.close()
 
     asyncio.run(scenario())
 
@@ -190,9 +233,9 @@ def test_commands_to_a_killed_store_fail_at_once_and_work_after_its_restart(
                     assert await _outcomes([*waiting]) == [errors.StoreUnavailable] * 20
             assert await _outcomes([client.command("PING")]) == [errors.StoreUnavailable]
             server.start()
-            await _back(client)
-            sweep = Script("queue_sweep")(QueueKeys("p", "q"), now=0)
-            assert await client.call(sweep) == 0
+            await _back(client, "PING")
+            release = Script("claim_delete")(QueueKeys("p", "q"), now=0, claim="c")
+            assert await client.call(release) == 0
 
     # The server has died before SIGCONT.
     with contextlib.suppress(ProcessLookupError):
@@ -202,10 +245,10 @@ def test_commands_to_a_killed_store_fail_at_once_and_work_after_its_restart(
 def test_unknown_scripts_are_loaded_into_redis(server: servers.RedisServer) -> None:
     async def scenario() -> None:
         async with _client(server) as client:
-            sweep = Script("queue_sweep")(QueueKeys("p", "q"), now=0)
+            release = Script("claim_delete")(QueueKeys("p", "q"), now=0, claim="c")
             for _ in range(2):
-                assert await asyncio.gather(*(client.call(sweep) for _ in range(20))) == [0] * 20
-                assert await client.command("SCRIPT", "EXISTS", sweep.script.sha) == [1]
+                assert await asyncio.gather(*(client.call(release) for _ in range(20))) == [0] * 20
+                assert await client.command("SCRIPT", "EXISTS", release.script.sha) == [1]
                 await client.command("SCRIPT", "FLUSH")
 
     asyncio.run(scenario())
@@ -214,13 +257,13 @@ def test_unknown_scripts_are_loaded_into_redis(server: servers.RedisServer) -> N
 def test_source_is_sent_again_for_unknown_scripts_only(server: servers.RedisServer) -> None:
     async def scenario() -> None:
         async with _client(server) as client:
-            sweep = Script("queue_sweep")(QueueKeys("p", "q"), now=0)
+            release = Script("claim_delete")(QueueKeys("p", "q"), now=0, claim="c")
             sent: list[Awaitable[Any]] = [
                 client.command("ECHO", "a"),
-                client.call(sweep),
-                client.command("EVALSHA", sweep.script.sha, 0),
+                client.call(release),
+                client.command("EVALSHA", release.script.sha, 0),
                 client.command("INCR", "n"),
-                client.call(sweep),
+                client.call(release),
             ]
             assert await _outcomes(sent) == [b"a", 0, redis.exceptions.NoScriptError, 1, 0]
         with server.client() as admin:
@@ -236,7 +279,7 @@ def test_refusal_is_the_cause_of_its_translation(server: servers.RedisServer) ->
         async with _client(server) as client:
             with server.client() as admin:
                 admin.config_set("maxmemory", "1")
-            with pytest.raises(errors.StoreRefuses, match="it is full") as full:
+            with pytest.raises(errors.StoreFull, match=r"The store .* is full") as full:
                 await client.command("SET", "a", "b")
             assert isinstance(full.value.__cause__, redis.exceptions.OutOfMemoryError)
             with pytest.raises(keyspace.CommandRefused) as refused:
@@ -252,7 +295,7 @@ def test_repeated_refusals_of_a_kind_are_one_line_with_their_number(
     caplog.set_level(logging.WARNING, "zaqar_redis.keyspace.refusals")
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    text = "the store s refuses: command not allowed when used memory > 'maxmemory'."
+    text = f"the store s refuses: {errors.StoreFull('s')}"
 
     async def refuse(client: keyspace.AsyncClient, times: int) -> None:
         for _ in range(times):
@@ -342,24 +385,77 @@ def test_full_redis_raises_store_unavailable(server: servers.RedisServer) -> Non
             await driver.queues.create("p", "q", {})
         with server.client() as admin:
             admin.config_set("maxmemory", "0")
-        assert await driver.queues.create("p", "q", {})
+        async with asyncio.timeout(60):
+            while True:
+                with contextlib.suppress(errors.StoreFull):  # until it has looked again
+                    assert await driver.queues.create("p", "q", {})
+                    break
+                await asyncio.sleep(0.01)
         await driver.close()
 
     asyncio.run(scenario())
 
 
+def test_blocking_client_goes_on_to_watch_the_memory_of_a_store_that_was_busy(
+    server: servers.RedisServer,
+) -> None:
+    client = blocking.client(server.uri, BatchSettings(memory_share=0.5))
+    create = partial(Script("queue_create"), now=0, epoch="0" * 16, metadata="{}")
+    with server.client() as admin, ThreadPoolExecutor(1) as thread:
+        admin.config_set("lua-time-limit", 1)
+        busy = thread.submit(_run_forever, server)
+        servers.wait_for(partial(_is_busy, client), "the server to be busy")
+        with pytest.raises(errors.StoreRefuses):  # when it looks at the memory
+            client.call(create(QueueKeys("p", "q")))
+        admin.script_kill()
+        busy.result()
+        admin.config_set("maxmemory", 2 * admin.info("memory")["used_memory"] - 1)
+        servers.wait_for(partial(_refuses, client, create), "the client to look again")
+    client.close()
+
+
+def _run_forever(server: servers.RedisServer) -> None:
+    with server.client() as client, contextlib.suppress(redis.exceptions.ResponseError):
+        client.eval("while true do end", 0)
+
+
+def _is_busy(client: blocking.BlockingClient) -> bool:
+    try:
+        client.command("PING")
+    except errors.StoreRefuses:
+        return True
+    return False
+
+
+def _refuses(client: blocking.BlockingClient, create: Callable[..., Any]) -> bool:
+    try:
+        client.call(create(QueueKeys("p", "q")))
+    except errors.StoreFull:
+        return True
+    return False
+
+
 def test_verbs_run_over_a_blocking_client_too(server: servers.RedisServer) -> None:
-    client = keyspace.BlockingClient(server.uri, QUICK)
-    sweep = Script("queue_sweep")(QueueKeys("p", "q"), now=0)
-    assert client.call(sweep) == 0
-    client.command("SCRIPT", "FLUSH")
-    assert client.call(sweep) == 0
+    release = Script("claim_delete")(QueueKeys("p", "q"), now=0, claim="c")
+    patient = blocking.client(server.uri, PATIENT)
+    assert patient.call(release) == 0
+    patient.command("SCRIPT", "FLUSH")
+    assert patient.call(release) == 0
+    patient.close()
+    client = blocking.client(server.uri, QUICK)
+    servers.wait_for(partial(_is_released, client, release), "an answer in time")
     with _paused(server), pytest.raises(errors.StoreTimeout):
-        client.call(sweep)
+        client.call(release)
     server.signal(signal.SIGKILL)
     with pytest.raises(errors.StoreUnavailable):
-        client.call(sweep)
+        client.call(release)
     client.close()
+
+
+def _is_released(client: blocking.BlockingClient, release: Call) -> bool:
+    with contextlib.suppress(errors.StoreUnavailable):
+        return bool(client.call(release) == 0)
+    return False
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ from gunicorn.glogging import Logger
 from gunicorn.workers.base import Worker as GunicornWorker
 from keystonemiddleware.auth_token import AuthProtocol
 from keystonemiddleware.auth_token._identity import IdentityServer
+from nats.aio.client import Client as NatsClient
+from nats.aio.transport import TcpTransport
 from oslo_config.cfg import ConfigOpts
 from oslo_config.sources._environment import EnvironmentConfigurationSource
 from redis._parsers import _AsyncHiredisParser
@@ -49,14 +51,16 @@ from zaqar_redis.api.server.sockets import EventQueue
 
 WORKER, SOCKETS = "api/server/worker.py", "api/server/sockets.py"
 PROTOCOL, BATCH = "api/server/protocol.py", "keyspace/batch.py"
+CONNECTION = "keyspace/connection.py"
 TOKENS = "auth/keystone_tokens.py"
 MASTER, RETIRING = "api/server/master.py", "api/server/retiring.py"
 ENVIRONMENT, LOG = "conf/environment.py", "cli/service_log.py"
+NATS = "realtime/buses/nats.py"
 
 
 def _package(kind: type) -> str:
     name = kind.__module__.partition(".")[0]
-    return name.replace("oslo_", "oslo.").replace("_", "-")
+    return "nats-py" if name == "nats" else name.replace("oslo_", "oslo.").replace("_", "-")
 
 
 #: Module that uses it, class that has it, and names of methods and attributes.
@@ -94,10 +98,13 @@ USED: list[tuple[str, type, str]] = [
     (SOCKETS, WebSocketsSansIOProtocol, "close_sent close_timer disconnected"),
     (SOCKETS, ServerProtocol, "send_close data_to_send logger"),
     (SOCKETS, Request, "headers path"),
-    (BATCH, AbstractConnection, "_reader _parser send_packed_command"),
-    (BATCH, _AsyncHiredisParser, "parse_error"),
+    (BATCH, AbstractConnection, "send_packed_command"),
+    (CONNECTION, AbstractConnection, "_reader _parser"),
+    (CONNECTION, _AsyncHiredisParser, "parse_error"),
     (TOKENS, AuthProtocol, "_create_identity_server validate_allowed_request www_authenticate_uri"),
     (TOKENS, IdentityServer, "verify_token"),
+    (NATS, NatsClient, "_transport _process_msg"),
+    (NATS, TcpTransport, "_io_writer"),
 ]
 #: Functions that are overridden or called, with their parameters.
 SIGNATURES = [
@@ -220,7 +227,8 @@ def test_dependency_with_used_internals_has_upper_version_bound(package: str) ->
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     lines = config["options"]["install_requires"].splitlines()
-    lines += config["options.extras_require"]["keystone"].splitlines()
+    for extra in ("keystone", "nats"):
+        lines += config["options.extras_require"][extra].splitlines()
     [bounds] = [line for line in lines if re.match(rf"{package}\b(?!-)", line)]
     assert re.fullmatch(rf"{package}(\[\w+\])?>=[\d.]+,<[\d.]+", bounds), bounds
 

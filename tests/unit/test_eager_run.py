@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from tests.support import servers
+from tests.support.backends import Backend
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import CommandRefused
 from zaqar_redis.keyspace.script import EagerRun, Pause, RedisCommand, Steps, Verb, verb
+from zaqar_redis.keyspace.settings import BatchSettings
 
 Scenario = Callable[["EchoVerbs"], Awaitable[None]]
 
@@ -126,16 +127,17 @@ class EndedRun:
         return result
 
 
-def _run(redis: servers.RedisServer, scenario: Scenario) -> None:
+def _run(redis: Backend | servers.RedisServer, scenario: Scenario) -> None:
     async def connected() -> None:
-        async with keyspace.connected(redis.uri, BatchSettings()) as client:
+        settings = BatchSettings(timeout=60, connect_timeout=60)
+        async with keyspace.connected(redis.uri, settings) as client:
             await scenario(EchoVerbs(client))
 
     asyncio.run(connected())
 
 
 def test_verb_without_calls_has_ended_when_its_run_is_made(
-    redis_server: servers.RedisServer,
+    redis_server: Backend,
 ) -> None:
     async def scenario(verbs: EchoVerbs) -> None:
         assert EndedRun(verbs.nothing()).ends == [("done", None)]
@@ -144,7 +146,7 @@ def test_verb_without_calls_has_ended_when_its_run_is_made(
 
 
 def test_verb_begins_at_once_and_gets_its_answers_without_a_task(
-    redis_server: servers.RedisServer,
+    redis_server: Backend,
 ) -> None:
     async def scenario(verbs: EchoVerbs) -> None:
         before = len(asyncio.all_tasks())
@@ -160,7 +162,7 @@ def test_verb_begins_at_once_and_gets_its_answers_without_a_task(
     _run(redis_server, scenario)
 
 
-def test_nested_verbs_return_through_all_levels(redis_server: servers.RedisServer) -> None:
+def test_nested_verbs_return_through_all_levels(redis_server: Backend) -> None:
     async def scenario(verbs: EchoVerbs) -> None:
         assert await EndedRun(verbs.nested(3)).result() == [b"deep", b"0", b"1", b"2", b"3"]
         # No call of Python nests: neither the stack nor its limit counts.
@@ -169,7 +171,7 @@ def test_nested_verbs_return_through_all_levels(redis_server: servers.RedisServe
     _run(redis_server, scenario)
 
 
-def test_requests_of_a_list_are_answered_in_its_order(redis_server: servers.RedisServer) -> None:
+def test_requests_of_a_list_are_answered_in_its_order(redis_server: Backend) -> None:
     async def scenario(verbs: EchoVerbs) -> None:
         expected = [b"a", [b"b", b"c"], "d"]
         assert await EndedRun(verbs.together()).result() == expected
@@ -178,7 +180,7 @@ def test_requests_of_a_list_are_answered_in_its_order(redis_server: servers.Redi
     _run(redis_server, scenario)
 
 
-def test_coroutine_and_pause_are_waited_for(redis_server: servers.RedisServer) -> None:
+def test_coroutine_and_pause_are_waited_for(redis_server: Backend) -> None:
     async def scenario(verbs: EchoVerbs) -> None:
         assert await EndedRun(verbs.awaiting()).result() == "waited"
 
@@ -186,7 +188,7 @@ def test_coroutine_and_pause_are_waited_for(redis_server: servers.RedisServer) -
 
 
 def test_error_of_a_nested_verb_is_raised_where_it_was_yielded(
-    redis_server: servers.RedisServer,
+    redis_server: Backend,
 ) -> None:
     async def scenario(verbs: EchoVerbs) -> None:
         found = await EndedRun(verbs.recovering(verbs.refused())).result()
@@ -253,7 +255,7 @@ def test_verb_that_catches_the_cancellation_returns_its_result() -> None:
         _run(own, scenario)
 
 
-def test_cancelling_a_run_that_has_ended_does_nothing(redis_server: servers.RedisServer) -> None:
+def test_cancelling_a_run_that_has_ended_does_nothing(redis_server: Backend) -> None:
     async def scenario(verbs: EchoVerbs) -> None:
         run = EndedRun(verbs.echo("a"))
         assert await run.result() == [b"a"]
@@ -264,9 +266,7 @@ def test_cancelling_a_run_that_has_ended_does_nothing(redis_server: servers.Redi
 
 
 @pytest.mark.parametrize("name", ["refused", "wrong", "echo"])
-def test_ended_run_is_freed_without_the_garbage_collector(
-    redis_server: servers.RedisServer, name: str
-) -> None:
+def test_ended_run_is_freed_without_the_garbage_collector(redis_server: Backend, name: str) -> None:
     """The collector comes rarely, and a run holds a request with its body."""
 
     async def scenario(verbs: EchoVerbs) -> None:

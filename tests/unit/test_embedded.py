@@ -46,12 +46,12 @@ class ServerUserProcess:
         return self._process.stdout.readline().decode().strip()
 
     def leave(self) -> None:
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=60)
         assert self._process.returncode == 0
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=60)
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def test_only_one_of_several_users_restarts_the_server(folder: Path) -> None:
 def test_restart_is_retried_until_it_succeeds(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    appended, aside = folder / "appendonlydir", folder / "aside"
+    appended, aside, mended = folder / "appendonlydir", folder / "aside", folder / "mended"
 
     def refused() -> list[str]:
         return [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
@@ -231,8 +231,8 @@ def test_restart_is_retried_until_it_succeeds(
         appended.write_text("not a folder")
         _kill(pid)
         servers.wait_for(lambda: len(refused()) > 1, "two attempts")
-        appended.unlink()
-        aside.rename(appended)
+        mended.symlink_to(aside)
+        mended.replace(appended)  # at once: an attempt in between would begin without data
         servers.wait_for(lambda: _answers(uri), "the server to come back")
         with _client(uri) as client:
             assert client.get("kept") == b"yes"

@@ -10,11 +10,11 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support import servers
+from tests.support.backends import Backend
 from tests.support.clock import ManualClock
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import envelope, keys
-from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.records import NewMessage
 from zaqar_redis.storage.redis import RedisDriver
 
@@ -82,7 +82,7 @@ def _is_uuid(text: str) -> bool:
 )
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_head_written_by_redis_is_read_by_python(
-    redis_server: servers.RedisServer, message: NewMessage, now: int, lease: tuple[int, int]
+    redis_server: Backend, message: NewMessage, now: int, lease: tuple[int, int]
 ) -> None:
     asyncio.run(_written_by_redis(redis_server.uri, message, now + 1, lease))
 

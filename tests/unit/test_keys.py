@@ -15,8 +15,11 @@ from zaqar_redis.keyspace.keys import (
     ProjectKeys,
     QueueKeys,
     idempotency_key,
+    is_service_key,
     lists_topics,
     project_of,
+    queue_tag,
+    written,
 )
 
 #: Mostly characters with a meaning in keys, hash tags and percent-encoding.
@@ -72,6 +75,15 @@ def test_queue_and_its_indexes_are_in_one_slot(queue: tuple[str, str]) -> None:
     keys = QueueKeys(*queue)
     assert key_slot(keys.sweep_index) == key_slot(keys.queue)
     assert key_slot(keys.delivery_index) == key_slot(keys.queue)
+
+
+@given(queue=QUEUES)
+def test_what_is_written_behind_changes_of_a_queue_is_in_its_slot(queue: tuple[str, str]) -> None:
+    for key in _keys(*queue):
+        beside = written(key)
+        assert key_slot(beside) == key_slot(key)
+        assert queue_tag(beside) is None
+        assert is_service_key(beside)
 
 
 @pytest.mark.parametrize("indexes", [slot_indexes.of_sweeps(), slot_indexes.of_deliveries()])

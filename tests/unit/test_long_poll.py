@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support import servers
+from tests.support.backends import Backend
 from zaqar_redis.records import NewMessage
 from zaqar_redis.service import long_polls
 from zaqar_redis.service.long_polls import LongPoll
@@ -103,7 +104,9 @@ class LongPollQueue:
 
 
 def _run(
-    redis: servers.RedisServer, project: str, scenario: Callable[[LongPollQueue], Awaitable[None]]
+    redis: Backend | servers.RedisServer,
+    project: str,
+    scenario: Callable[[LongPollQueue], Awaitable[None]],
 ) -> None:
     async def run_scenario() -> None:
         driver = create(redis.uri, {})
@@ -118,7 +121,7 @@ def _run(
 
 
 def test_post_wakes_all_waiting_readers_and_one_claimer(
-    redis_server: servers.RedisServer, project: str
+    redis_server: Backend, project: str
 ) -> None:
     async def scenario(queue: LongPollQueue) -> None:
         readers = [await queue.reader() for _ in range(2)]
@@ -133,9 +136,7 @@ def test_post_wakes_all_waiting_readers_and_one_claimer(
     _run(redis_server, project, scenario)
 
 
-def test_post_of_many_messages_wakes_as_many_claimers(
-    redis_server: servers.RedisServer, project: str
-) -> None:
+def test_post_of_many_messages_wakes_as_many_claimers(redis_server: Backend, project: str) -> None:
     async def scenario(queue: LongPollQueue) -> None:
         claimers = await queue.claimers(20)
         await queue.post()
@@ -147,9 +148,7 @@ def test_post_of_many_messages_wakes_as_many_claimers(
     _run(redis_server, project, scenario)
 
 
-def test_end_of_delay_wakes_a_claimer_per_message(
-    redis_server: servers.RedisServer, project: str
-) -> None:
+def test_end_of_delay_wakes_a_claimer_per_message(redis_server: Backend, project: str) -> None:
     async def scenario(queue: LongPollQueue) -> None:
         await queue.delay(1)
         claimers = await queue.claimers(5)
@@ -161,7 +160,7 @@ def test_end_of_delay_wakes_a_claimer_per_message(
 
 
 def test_claimer_cancelled_while_woken_passes_the_wakeup_on(
-    redis_server: servers.RedisServer, project: str
+    redis_server: Backend, project: str
 ) -> None:
     async def scenario(queue: LongPollQueue) -> None:
         first, second = await queue.claimers(2)

@@ -12,6 +12,7 @@ import pytest
 
 from zaqar_redis import errors, rules
 from zaqar_redis.records import NewMessage, Quota
+from zaqar_redis.service import quota_enforcer
 from zaqar_redis.service.long_polls import LongPoll
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.queues import QueueService
@@ -22,6 +23,17 @@ from zaqar_redis.storage import pools
 
 T = TypeVar("T")
 LIMITS = rules.Limits()
+#: Seconds: longer than any test.
+_NEVER = 3000.0
+
+pytestmark = pytest.mark.usefixtures("nothing_by_itself")
+
+
+@pytest.fixture
+def nothing_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a worker would report, and be forgotten, between two steps of a test."""
+    for name in ("_REPORT_INTERVAL", "_WORKER_TTL", "_LOOK_INTERVAL"):
+        monkeypatch.setattr(quota_enforcer, name, _NEVER)
 
 
 class QuotaWorker:

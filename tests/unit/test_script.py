@@ -33,9 +33,19 @@ def test_variadic_arguments_follow_the_named_ones() -> None:
     assert command[-3:] == (7, "epoch", 1)
 
 
+def test_script_for_a_cluster_publishes_within_the_slot_of_its_keys() -> None:
+    call = Script("claim_delete")(QUEUE, claim="c", now=7)
+    assert "local publish = 'PUBLISH'" in call.script.source
+    sharded = call.of_cluster()
+    assert "local publish = 'SPUBLISH'" in str(sharded.with_source().command())
+    assert sharded.command()[2:] == call.command()[2:]
+    assert sharded.packed() != call.packed()
+    assert sharded.of_cluster() is sharded
+
+
 def test_unknown_script_is_loaded_and_called_again() -> None:
     call = Script("queue_get")(QUEUE)
-    assert call.command_with_source() == ("EVAL", call.script.source, *call.command()[2:])
+    assert call.with_source().command() == ("EVAL", call.script.source, *call.command()[2:])
 
 
 @pytest.mark.parametrize(
@@ -111,7 +121,7 @@ def test_shared_piece_includes_another() -> None:
         ("--#args all...\n", 'the argument "all...": write'),
         ("--#args rest... a\n", 'the argument "a": .* rest... last'),
         ("--#include nothing\n", "it includes nothing: add lua/shared/nothing.lua"),
-        ("--#key a\n", '"--#key" is unknown: write --#keys, --#args or --#include'),
+        ("--#key a\n", '"--#key" is unknown: write --#keys, --#args, --#pubsub, --#flags or'),
     ],
 )
 def test_wrong_signature_is_refused_with_what_to_do(text: str, problem: str) -> None:

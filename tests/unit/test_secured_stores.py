@@ -14,7 +14,7 @@ import pytest
 from tests.support import certificates, servers
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.keyspace.uris import redact_password
 
 PASSWORD = "open-sesame"
@@ -49,12 +49,14 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Pat
         yield port, certificate
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
-def _ping(uri: str) -> bytes:
+def _ping(uri: str, seconds: float = 2.0) -> bytes:
+    """*seconds*: for the connection; one that is refused takes all of them."""
+
     async def ping() -> bytes:
-        async with keyspace.connected(uri, BatchSettings(connect_timeout=1.0)) as client:
+        async with keyspace.connected(uri, BatchSettings(connect_timeout=seconds)) as client:
             answer: bytes = await client.command("PING")
             return answer
 
@@ -64,7 +66,7 @@ def _ping(uri: str) -> bytes:
 def test_rediss_uri_uses_tls_and_sends_the_password(secured: tuple[int, Path]) -> None:
     port, certificate = secured
     uri = f"rediss://:{PASSWORD}@127.0.0.1:{port}/3?ssl_ca_certs={certificate}"
-    assert _ping(uri) == b"PONG"
+    assert _ping(uri, 60.0) == b"PONG"
 
 
 def test_certificate_of_an_unknown_authority_is_refused(secured: tuple[int, Path]) -> None:
@@ -78,7 +80,7 @@ def test_wrong_password_is_an_unavailable_store_and_not_logged(
 ) -> None:
     port, certificate = secured
     caplog.set_level(
-        logging.WARNING, "zaqar_redis.keyspace.batch"
+        logging.WARNING, "zaqar_redis.keyspace.outages"
     )  # the commands' own level is higher
     with pytest.raises(errors.StoreUnavailable):
         _ping(f"rediss://:not-this-one@127.0.0.1:{port}?ssl_ca_certs={certificate}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Concurrent workers on stock Zaqar's storage over our driver: a program for tests.
 
-    python -m tests.upstream.crowd threads|gevent|eventlet|fork zaqar.conf socket
+    python -m tests.upstream.crowd threads|gevent|eventlet|fork zaqar.conf URI
 
 Eight workers post and claim, on a driver that was used before they began, until each
 has done its share. Prints as JSON the ids that each claimed, and how often another
@@ -20,12 +20,14 @@ from importlib import import_module
 from typing import Any
 
 WORKERS, EACH = 8, 60
-#: Milliseconds for which Redis is paused, and seconds between turns of the other thread.
-_PAUSE, _TURN = 500, 0.01
+#: Milliseconds for which Redis is paused at most: less than the timeout of a reply.
+_PAUSE = 4000
+#: Seconds between turns of the other thread, and how many of them end the pause.
+_TURN, TURNS = 0.01, 20
 
 
 def main() -> int:
-    how, config, socket = sys.argv[1:]
+    how, config, uri = sys.argv[1:]
     if how == "gevent":
         import_module("gevent.monkey").patch_all()
     elif how == "eventlet":
@@ -33,7 +35,7 @@ def main() -> int:
     driver = storage(config)
     _post(driver, -1)
     claimed = _forked(driver) if how == "fork" else _threads(driver)
-    print(json.dumps({"claimed": claimed, "turns": _turns(driver, socket)}))
+    print(json.dumps({"claimed": claimed, "turns": _turns(driver, uri)}))
     return 0
 
 
@@ -105,19 +107,26 @@ def _child(storage: Any, worker: int) -> int:
     os._exit(0)
 
 
-def _turns(storage: Any, socket: str) -> int:
+def _turns(storage: Any, uri: str) -> int:
     """Returns how often a second thread ran while Redis delayed a post."""
     turns, done = 0, False
+    settings = import_module("zaqar_redis.keyspace.settings").BatchSettings()
+    client = import_module("zaqar_redis.keyspace.blocking").client(uri, settings)
+    nodes = client.nodes()
 
     def count() -> None:
         nonlocal turns
         while not done:
             time.sleep(_TURN)
             turns += 1
+            if turns == TURNS:
+                for node in nodes:
+                    node.command("CLIENT", "UNPAUSE")
 
+    for node in nodes:
+        node.command("CLIENT", "PAUSE", _PAUSE, "WRITE")
     counting = threading.Thread(target=count)
     counting.start()
-    import_module("redis").Redis(unix_socket_path=socket).client_pause(_PAUSE, all=False)
     _post(storage, -2)
     done = True
     counting.join()

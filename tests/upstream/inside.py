@@ -10,14 +10,16 @@ import os
 import sys
 import unittest
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any
 
 from tests.upstream import clock, configs, mongodb_stubs, paths, suites, targets
 from tests.upstream.inapplicable import needless, racing
 from tests.upstream.recorder import Recorder
 from tests.upstream.task import SuiteTask
+from zaqar_redis.keyspace import blocking
+from zaqar_redis.keyspace.settings import BatchSettings
 
 #: Attempts for tests that sometimes lose a race with a thread of their own.
 _MORE_TRIES = 2
@@ -25,17 +27,17 @@ _MORE_TRIES = 2
 
 def run(task: SuiteTask) -> None:
     target = targets.find(task.target)
-    uri = target.uri.format(port=task.port, socket=task.socket)
+    uri = target.uri.format(uri=task.uri)
     os.environ |= suites.environment(task.suite, uri, str(task.configs))
     configs.make(_installed_configs(), task.configs, target, uri)
     mongodb_stubs.lend(target)
     if target.data.startswith("zaqar_redis."):
         clock.lend()
-        paths.lend()
+        paths.lend(uri)
     with contextlib.nullcontext() if task.as_is else mongodb_stubs.of_mongodb(target):
         tests = _wanted(suites.tests(task.suite, target), task)
     with task.results.open("w") as output:
-        recorder = Recorder(output, _store(task).flushall)
+        recorder = Recorder(output, partial(_empty, blocking.client(task.uri, BatchSettings())))
         recorder.plan(tests, metadata.version("zaqar"))
         for test in _unclaimed(tests, Path(task.shared)):
             _run(test, recorder)
@@ -73,8 +75,9 @@ def _unclaimed(tests: list[unittest.TestCase], shared: Path) -> Iterator[unittes
             yield test
 
 
-def _store(task: SuiteTask) -> Any:
-    return import_module("redis").Redis(unix_socket_path=task.socket)
+def _empty(store: blocking.BlockingClient) -> None:
+    for node in store.nodes():
+        node.command("FLUSHALL")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support import servers
+from tests.support.backends import BACKENDS
 from tests.upstream import report
 from tests.upstream.inapplicable import inapplicable
 from tests.upstream.suites import SUITES
@@ -31,24 +31,24 @@ def run(
     target: str,
     suite: str,
     *,
+    store: str = "redis",
     jobs: int = 1,
     only: str = "*",
     as_is: bool = False,
 ) -> report.SuiteReport:
-    """Runs a suite in *jobs* processes, each with its own Redis."""
+    """Runs a suite in *jobs* processes, each with its own store."""
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         tasks, processes = [], []
         shared = stack.enter_context(tempfile.TemporaryDirectory(prefix="zr-upstream-"))
         for _ in range(jobs):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="zr-upstream-"))
-            server = stack.enter_context(servers.redis_server())
+            backend = stack.enter_context(BACKENDS[store]())
             tasks.append(
                 SuiteTask(
                     target=target,
                     suite=suite,
-                    port=server.open_port(),
-                    socket=str(server.socket),
+                    uri=backend.over_tcp(),
                     folder=folder,
                     shared=shared,
                     only=only,
@@ -102,6 +102,7 @@ def main() -> int:
         default=sys.executable,
         help="interpreter of an environment that has zaqar",
     )
+    parser.add_argument("--store", choices=BACKENDS, default="redis")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--only", default="*", help="pattern of the tests' names")
     parser.add_argument(
@@ -115,6 +116,7 @@ def main() -> int:
         options.python,
         options.target,
         options.suite,
+        store=options.store,
         jobs=options.jobs,
         only=options.only,
         as_is=options.as_is,

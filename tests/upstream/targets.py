@@ -15,8 +15,8 @@ class DriverUnderTest:
 
     #: Scheme of its URIs; also the name of its entry points and of its groups of options.
     scheme: str
-    #: Template of the URI, formatted with ``port`` and ``socket``. Stock's tests append a
-    #: path to it, so it must name a host and may have no query.
+    #: Template of the URI, formatted with that of the store as ``uri``, which names hosts and
+    #: has no query: stock's tests append a path to it.
     uri: str
     data: str
     control: str
@@ -46,7 +46,7 @@ _OURS = "zaqar_redis.zaqar_plugin"
 TARGETS = {
     "redis": DriverUnderTest(
         scheme="redis",
-        uri="redis://127.0.0.1:{port}",
+        uri="{uri}",
         data=f"{_STOCK}.driver:DataDriver",
         control=f"{_STOCK}.driver:ControlDriver",
         queues=f"{_STOCK}.controllers:QueueController",
@@ -61,7 +61,7 @@ TARGETS = {
     ),
     "zaqar-redis": DriverUnderTest(
         scheme="zaqar-redis",
-        uri="zaqar-redis://127.0.0.1:{port}",
+        uri="zaqar-{uri}",
         data=f"{_OURS}.driver:DataDriver",
         control=f"{_OURS}.driver:ControlDriver",
         queues=f"{_OURS}.queues:QueueController",

@@ -12,9 +12,8 @@ from pathlib import Path
 class SuiteTask:
     target: str
     suite: str
-    #: Address of the Redis that only this process uses.
-    port: int
-    socket: str
+    #: URI of the store that only this process uses.
+    uri: str
     #: Folder for the process's files; its report goes to ``results``.
     folder: str
     #: Folder shared by all processes of a run; the one that creates a test's file runs it.

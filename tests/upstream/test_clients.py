@@ -11,9 +11,10 @@ import pytest
 from zaqarclient.queues import client as zaqarclient
 from zaqarclient.transport import errors
 
-from tests.support import servers
+from tests.support.backends import NewStore
 from tests.upstream import stock
 from tests.upstream.test_upstream import PREVIOUS
+from zaqar_redis.keyspace import uris
 
 
 def client(url: str, project: str = "p") -> Any:
@@ -22,9 +23,9 @@ def client(url: str, project: str = "p") -> Any:
 
 
 @pytest.fixture(scope="module", params=[sys.executable, str(PREVIOUS)], ids=["current", "previous"])
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
+def url(request: pytest.FixtureRequest, new_store: NewStore) -> Iterator[str]:
     with (
-        servers.redis_server() as store,
+        new_store() as store,
         stock.zaqar(store.uri, "--workers", "2", python=request.param) as running,
     ):
         yield running
@@ -104,15 +105,14 @@ def test_health_and_ping(zaqar: Any) -> None:
     assert zaqar.health()["storage_reachable"] is True
 
 
-def test_pools_and_flavors(project: str) -> None:
+def test_pools_and_flavors(project: str, new_store: NewStore) -> None:
     with (
-        servers.redis_server() as default_pool,
-        servers.redis_server() as one,
+        new_store() as default_pool,
+        new_store() as one,
         stock.zaqar(default_pool.uri, "--workers", "2", pooling=True) as url,
     ):
         zaqar = client(url, project)
-        uri = one.uri.replace("unix://", "zaqar-redis+unix://")
-        pool = zaqar.pool("one", uri=uri, weight=10, flavor="fast")
+        pool = zaqar.pool("one", uri=uris.to_zaqar_uri(one.uri), weight=10, flavor="fast")
         zaqar.flavor("fast", pool_list=["one"])
         assert [flavor.name for flavor in zaqar.flavors()] == ["fast"]
         queue = zaqar.queue("q", force_create=True)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.stock.harness import StockZaqarStorage
 from tests.support import servers
+from tests.support.backends import Backend, NewStore
 from tests.support.command_line import CommandLine
 from tests.upstream import stock
 from tests.upstream.rest_client import RestClient
@@ -26,7 +27,7 @@ _ADMIN: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
 class BothServices:
     """Our service, and stock Zaqar with the same message store and management store."""
 
-    def __init__(self, url: str, zaqar: httpx.Client, default_pool: servers.RedisServer) -> None:
+    def __init__(self, url: str, zaqar: httpx.Client, default_pool: Backend) -> None:
         self._url = url
         self._zaqar = zaqar
         self.default_pool = default_pool
@@ -38,12 +39,14 @@ class BothServices:
 
 @pytest.fixture(scope="module", params=["one Redis", "two Redis"])
 def both(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    new_store: NewStore,
 ) -> Iterator[BothServices]:
     with contextlib.ExitStack() as stack:
-        default_pool = stack.enter_context(servers.redis_server())
+        default_pool = stack.enter_context(new_store())
         other = request.param == "two Redis"
-        management = stack.enter_context(servers.redis_server()) if other else default_pool
+        management = stack.enter_context(new_store()) if other else default_pool
         options = _ADMIN | {"storage": {"control_uri": management.uri}}
         ours = stack.enter_context(servers.service(default_pool.uri, options=options))
         configured = stock.configuration(default_pool.uri, pooling=True, management=management.uri)
@@ -111,7 +114,7 @@ def test_first_dead_letter_is_visible_to_both(services: tuple[RestClient, RestCl
 def test_imported_queues_are_visible_to_both(both: BothServices, project: str) -> None:
     ours, theirs = both.services(project)
     with servers.redis_server() as before:
-        old = StockZaqarStorage(before)
+        old = StockZaqarStorage(StockZaqarStorage.uri(before))
         old.make(project, "orders", colour="red")
         old.post(project, "orders", *range(3))
         shell = CommandLine(["--storage", both.default_pool.uri])

@@ -25,6 +25,6 @@ def test_the_package_imports_without_zaqar() -> None:
         [sys.executable, "-c", _PROGRAM, *names, "zaqar_redis.zaqar_plugin.options"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
     )
     assert done.returncode == 0, done.stderr

@@ -12,13 +12,14 @@ import pytest
 from zaqar.storage import errors as storage_errors
 
 from tests.support import servers
+from tests.support.backends import NewStore
 from tests.upstream import crowd, stock
 
 
 @pytest.fixture
-def controllers(tmp_path: Path) -> Iterator[tuple[Any, Any]]:
+def controllers(tmp_path: Path, new_store: NewStore) -> Iterator[tuple[Any, Any]]:
     """The queue controllers of two storages, in place of two processes."""
-    with servers.redis_server() as store:
+    with new_store() as store:
         config = tmp_path / "zaqar.conf"
         config.write_text(stock.configuration(store.uri))
         both = [crowd.storage(str(config)) for _ in range(2)]
@@ -44,8 +45,12 @@ def test_change_is_visible_to_other_processes_within_the_cache_ttl(
         one.get_metadata("q", "p")
 
 
-def test_change_based_on_outdated_metadata_is_refused(controllers: tuple[Any, Any]) -> None:
+def test_change_based_on_outdated_metadata_is_refused(
+    controllers: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, other = controllers
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)  # what is cached does not expire
     one.create("q", {"colour": "red"}, project="p")
     cached = other.get_metadata("q", "p")
     one.set_metadata("q", {"colour": "red", "size": 5}, "p")
@@ -77,8 +82,10 @@ def test_changing_returned_metadata_does_not_change_the_queue(controllers: tuple
 
 
 @pytest.mark.parametrize("pooling", [False, True])
-def test_metadata_are_stored_in_the_message_store(tmp_path: Path, pooling: bool) -> None:
-    with servers.redis_server() as store, servers.redis_server() as management:
+def test_metadata_are_stored_in_the_message_store(
+    tmp_path: Path, pooling: bool, new_store: NewStore
+) -> None:
+    with new_store() as store, new_store() as management:
         config = tmp_path / "zaqar.conf"
         config.write_text(
             stock.configuration(store.uri, pooling=pooling, management=management.uri)

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 from oslo_config import cfg, generator
+from zaqar.storage import utils
+
+from zaqar_redis.keyspace import client, uris
+from zaqar_redis.zaqar_plugin import driver, options
 
 
 @pytest.mark.parametrize("store", ["message", "management"])
@@ -33,3 +37,11 @@ def test_options_are_in_the_sample(store: str, tmp_path: Path) -> None:
         "max_connections": "64",
         **({"move_timeout": "1.0"} if store == "management" else {}),
     }
+
+
+@pytest.mark.parametrize("scheme", options.SCHEMES)
+def test_stock_finds_our_drivers_by_each_scheme_and_its_default_uri_is_valid(scheme: str) -> None:
+    _, (uri, *_) = options.store_options("message", scheme)
+    client.validate_uri(uris.to_redis_uri(uri.default))
+    assert utils.load_storage_impl(uri.default) is driver.DataDriver
+    assert utils.load_storage_impl(uri.default, control_mode=True) is driver.ControlDriver

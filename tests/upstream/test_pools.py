@@ -15,14 +15,16 @@ from zaqar.storage import errors as storage_errors
 from zaqar.storage import utils
 
 from tests.support import servers
+from tests.support.backends import NewStore
 from tests.upstream import crowd, stock
+from zaqar_redis.keyspace import uris
 from zaqar_redis.storage import pools as pooled_storage
 
 
 @pytest.fixture
-def zaqar(tmp_path: Path) -> Iterator[Any]:
+def zaqar(tmp_path: Path, new_store: NewStore) -> Iterator[Any]:
     """The bootstrap of stock Zaqar with pooling, over a store of ours."""
-    with servers.redis_server() as default_pool:
+    with new_store() as default_pool:
         config = tmp_path / "zaqar.conf"
         config.write_text(stock.configuration(default_pool.uri, pooling=True))
         bootstrapped = crowd.bootstrap(str(config))
@@ -61,34 +63,38 @@ def test_pool_with_a_uri_of_another_driver_is_refused(zaqar: Any, uri: str) -> N
     assert pools.get("one")["uri"] == "zaqar-redis://h"
 
 
-def test_new_queues_go_to_the_default_pool_when_no_pool_has_weight(zaqar: Any) -> None:
+def test_new_queues_go_to_the_default_pool_when_no_pool_has_weight(
+    zaqar: Any, new_store: NewStore
+) -> None:
     pools, where = zaqar.control.pools_controller, zaqar.control.catalogue_controller
-    with servers.redis_server() as one:
+    with new_store() as one:
         for queue, weight, pool in (("a", 0, "default"), ("b", 10, "one"), ("c", 0, "default")):
-            pools.create("one", weight, f"zaqar-redis+{one.uri}")
+            pools.create("one", weight, uris.to_zaqar_uri(one.uri))
             zaqar.storage.queue_controller.create(queue, project="p")
             assert where.get("p", queue)["pool"] == pool
 
 
-def test_a_queue_keeps_its_messages_when_its_flavor_changes(zaqar: Any) -> None:
+def test_a_queue_keeps_its_messages_when_its_flavor_changes(
+    zaqar: Any, new_store: NewStore
+) -> None:
     queues = zaqar.storage.queue_controller
-    with servers.redis_server() as one:
+    with new_store() as one:
         queues.create("q", project="p")
         message = {"body": 1, "ttl": 300}
         zaqar.storage.message_controller.post("q", [message], None, project="p")
-        zaqar.control.pools_controller.create("one", 10, f"zaqar-redis+{one.uri}", flavor="fast")
+        zaqar.control.pools_controller.create("one", 10, uris.to_zaqar_uri(one.uri), flavor="fast")
         zaqar.control.flavors_controller.create("fast", project="p")
         queues.set_metadata("q", {"_flavor": "fast"}, project="p")
         assert bodies(zaqar, "q") == [1]
         assert queues.get("q", project="p") == {"_flavor": "fast"}
 
 
-def test_queue_that_has_moved_is_followed_to_its_pool(zaqar: Any) -> None:
+def test_queue_that_has_moved_is_followed_to_its_pool(zaqar: Any, new_store: NewStore) -> None:
     """Stock Zaqar remembers pools of queues for a while."""
-    with servers.redis_server() as one, servers.redis_server() as two:
+    with new_store() as one, new_store() as two:
         for name, redis in (("one", one), ("two", two)):
             weight = 100 if name == "one" else 0
-            zaqar.control.pools_controller.create(name, weight, f"zaqar-redis+{redis.uri}")
+            zaqar.control.pools_controller.create(name, weight, uris.to_zaqar_uri(redis.uri))
         zaqar.storage.queue_controller.create("q", project="p")
         message = {"body": 1, "ttl": 300}
         remembered = zaqar.storage._storage._pool_catalog.get_driver("one")
@@ -119,7 +125,7 @@ def test_pool_with_queues_cannot_be_deleted_even_when_unreachable(tmp_path: Path
         config.write_text(stock.configuration(default_pool.uri, pooling=True))
         zaqar = crowd.bootstrap(str(config))
         pools = zaqar.control.pools_controller
-        pools.create("one", 100, f"zaqar-redis+{one.uri}")
+        pools.create("one", 100, uris.to_zaqar_uri(one.uri))
         zaqar.storage.queue_controller.create("q", project="p")
         with pytest.raises(storage_errors.PoolInUseByFlavor) as refusal:
             pools.delete("one")
@@ -131,14 +137,16 @@ def test_pool_with_queues_cannot_be_deleted_even_when_unreachable(tmp_path: Path
         zaqar.storage.close()
 
 
-def test_uri_path_that_is_no_database_number_is_refused(tmp_path: Path) -> None:
-    with servers.redis_server() as default_pool:
+def test_uri_path_that_is_no_database_number_is_refused(
+    tmp_path: Path, new_store: NewStore
+) -> None:
+    with new_store() as default_pool:
         config = tmp_path / "zaqar.conf"
         config.write_text(stock.configuration("zaqar-redis://127.0.0.1:1/folder"))
         with pytest.raises(zaqar_errors.InvalidDriver, match="database number"):
             _ = crowd.bootstrap(str(config)).control  # it is created at first use
         config.write_text(stock.configuration(default_pool.uri, pooling=True))
         zaqar = crowd.bootstrap(str(config))
-        store = f"zaqar-redis://127.0.0.1:{default_pool.open_port()}"
+        store = uris.to_zaqar_uri(default_pool.over_tcp())
         assert utils.can_connect(store, conf=zaqar.conf), "the check of a new pool"
         assert not utils.can_connect(f"{store}/folder", conf=zaqar.conf)

@@ -8,23 +8,24 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support import servers
+from tests.support.backends import NewStore
 from tests.upstream import stock
 from tests.upstream.rest_client import RestClient
 
 
 @pytest.fixture(scope="module", params=["plain", "pools"])
-def urls(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
+def urls(request: pytest.FixtureRequest, new_store: NewStore) -> Iterator[tuple[str, str]]:
     """The URLs of our service and of stock Zaqar, on the same store, with a pool or without."""
     pooling = request.param == "pools"
     options: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
     with (
-        servers.redis_server() as default_pool,
-        servers.redis_server() as one,
+        new_store() as default_pool,
+        new_store() as one,
         servers.service(default_pool.uri, options=options) as ours,
         stock.zaqar(default_pool.uri, "--workers", "2", pooling=pooling) as theirs,
     ):
         if pooling:
-            document = {"uri": f"redis://127.0.0.1:{one.open_port()}", "weight": 10}
+            document = {"uri": one.over_tcp(), "weight": 10}
             RestClient(ours.url, "nobody").ask("PUT", "/pools/one", document)
         yield ours.url, theirs
         with one.client() as client:

@@ -25,8 +25,10 @@ PREVIOUS = Path(__file__).parents[2] / ".venv-test-previous" / "bin" / "python"
     [(sys.executable, "storage"), (sys.executable, "transport"), (str(PREVIOUS), "storage")],
     ids=["current-storage", "current-transport", "previous-storage"],
 )
-def test_stock_zaqars_tests_pass_on_our_driver(python: str, suite: str) -> None:
+def test_stock_zaqars_tests_pass_on_our_driver(
+    python: str, suite: str, pytestconfig: pytest.Config
+) -> None:
     assert Path(python).exists(), "run tools/test once: it creates the environment"
-    done = run.run(python, "zaqar-redis", suite, jobs=2)
+    done = run.run(python, "zaqar-redis", suite, store=pytestconfig.getoption("store"), jobs=2)
     assert len(done.tests) > 100
     assert done.wrong(inapplicable()) == {}

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.websocket import guarded_app
 from tests.websocket.peers import ApiPeer, api_peer
 
@@ -41,7 +42,7 @@ class GuardedService:
 
 @pytest.fixture(scope="session")
 def guarded(
-    redis_server: servers.RedisServer, tmp_path_factory: pytest.TempPathFactory
+    redis_server: Backend, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GuardedService]:
     port = servers.free_port()
     folder = tmp_path_factory.mktemp("guarded")

@@ -47,14 +47,14 @@ class ApiPeer:
 
     def receive(self) -> Any:
         """Returns the next response or push, which must be in the encoding of the requests."""
-        frame = self.socket.recv(10)
+        frame = self.socket.recv(60)
         assert isinstance(frame, bytes) == self.binary
         return msgpack.unpackb(frame) if isinstance(frame, bytes) else json.loads(frame)
 
     def expect_close(self) -> tuple[int, str]:
         """Returns code and reason of the close, which must be the next thing to come."""
         with pytest.raises(ConnectionClosed) as ended:
-            raise AssertionError(self.socket.recv(20))
+            raise AssertionError(self.socket.recv(60))
         close = ended.value.rcvd
         assert close is not None
         return close.code, close.reason

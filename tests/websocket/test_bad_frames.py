@@ -19,6 +19,7 @@ from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.websocket.peers import ApiPeer, api_peer
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 
@@ -81,7 +82,7 @@ def test_action_that_is_nested_deeply_is_refused(text_peer: ApiPeer) -> None:
 
 
 def test_unexpected_error_is_logged_and_the_socket_stays(
-    redis_server: servers.RedisServer, project: str
+    redis_server: Backend, project: str
 ) -> None:
     options = {"transport": {"message_encryption_key": "k" * 32}}
     message = [{"body": "secret", "ttl": 60}]
@@ -96,7 +97,7 @@ def test_unexpected_error_is_logged_and_the_socket_stays(
         _read_without_the_key(redis_server, project)
 
 
-def _read_without_the_key(redis_server: servers.RedisServer, project: str) -> None:
+def _read_without_the_key(redis_server: Backend, project: str) -> None:
     with servers.service(redis_server.uri) as service, api_peer(service, project) as peer:
         found = peer.ask("message_list", queue_name="q", echo=True)
         assert found == (500, {"error": "Unexpected error."})
@@ -179,7 +180,7 @@ def test_limits_are_those_of_the_rest_api(
 
 
 def test_post_larger_than_the_limit_of_the_service_is_refused(
-    redis_server: servers.RedisServer, project: str
+    redis_server: Backend, project: str
 ) -> None:
     options = {
         "transport": {"max_messages_post_size": 100},
@@ -231,8 +232,7 @@ _FRAME = struct.pack("!BBHL", 0x81, 0x80 | 126, len(_REQUEST), 0) + _REQUEST
 @contextlib.contextmanager
 def _flooding(service: servers.RunningService, timeout: float) -> Iterator[socket.socket]:
     """Yields a socket whose client decides when to read."""
-    with socket.create_connection(("127.0.0.1", service.port)) as connection:
-        connection.settimeout(timeout)
+    with socket.create_connection(("127.0.0.1", service.port), 60) as connection:
         connection.sendall(
             b"GET /v2/ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             b"Sec-WebSocket-Key: x3JJHMbDL1EzLkh9GBhXDw==\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -240,6 +240,7 @@ def _flooding(service: servers.RunningService, timeout: float) -> Iterator[socke
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             head += connection.recv(1)
+        connection.settimeout(timeout)
         yield connection
 
 
@@ -267,8 +268,9 @@ def test_requests_of_a_client_that_does_not_read_wait_and_are_answered_in_the_en
 
 
 @pytest.fixture(scope="module")
-def impatient(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
-    with servers.service(redis_server.uri, options={"server": {"request_timeout": 1}}) as running:
+def impatient(redis_server: Backend) -> Iterator[servers.RunningService]:
+    # Long enough for a client of a busy machine to say in time who it is.
+    with servers.service(redis_server.uri, options={"server": {"request_timeout": 3}}) as running:
         yield running
 
 

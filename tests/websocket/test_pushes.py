@@ -10,6 +10,7 @@ import pytest
 
 from tests.api.client import ZaqarTestClient
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.websocket import guarded_app
 from tests.websocket.conftest import GuardedService
 from tests.websocket.peers import ApiPeer, api_peer
@@ -75,7 +76,7 @@ def test_push_keeps_the_encoding_of_its_subscription(
         peer.binary = False
         message = {"queue_name": "q", "messages": [{"body": 1, "ttl": 60}]}
         peer.send({"action": "message_post", "headers": peer.headers, "body": message})
-        frames = [peer.socket.recv(10), peer.socket.recv(10)]
+        frames = [peer.socket.recv(60), peer.socket.recv(60)]
         assert sorted(isinstance(frame, bytes) for frame in frames) == [False, True]
 
 
@@ -214,7 +215,7 @@ def test_subscriptions_of_a_socket_are_bounded(
 
 
 def test_encrypted_messages_are_pushed_until_the_service_stops(
-    redis_server: servers.RedisServer, service: servers.RunningService, project: str
+    redis_server: Backend, service: servers.RunningService, project: str
 ) -> None:
     options = {"transport": {"message_encryption_key": "k" * 32}}
     with (
@@ -274,10 +275,10 @@ def test_subscriptions_end_when_the_same_user_authenticates_with_less(
         guarded.put(token, project, "reader")
 
         def has_less() -> bool:
-            assert peer.ask("authenticate", credential).status == 200
             return peer.ask("queue_create", queue_name="other").status == 403
 
         servers.wait_for(has_less, "the roles to change")
+        assert peer.ask("authenticate", credential).status == 200
         assert _subscriptions(peer) == []
 
 

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.websocket.peers import api_peer
 
 
 @pytest.fixture(scope="module")
-def one_socket(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+def one_socket(redis_server: Backend) -> Iterator[servers.RunningService]:
     """A service that allows each project one socket."""
     with servers.service(redis_server.uri, options={"quota": {"sockets": 1}}) as running:
         yield running

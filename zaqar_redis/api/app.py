@@ -56,8 +56,10 @@ from zaqar_redis.service.queue_metrics import QueueMetrics
 from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.service.quotas import QuotaService
+from zaqar_redis.service.requests_in_flight import RequestsInFlight
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
+from zaqar_redis.storage.pools.formats import use_formats
 from zaqar_redis.storage.pools.rebalance import Rebalancer
 
 if TYPE_CHECKING:
@@ -105,7 +107,8 @@ class App:
         )
         self._measuring_ends: list[Callable[[], None]] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self.long_polls = LongPoll(driver.feed, settings.max_waiting)
+        in_flight = RequestsInFlight(settings.max_in_flight, settings.max_in_flight_project)
+        self.long_polls = LongPoll(driver.feed, settings.max_waiting, in_flight)
         cipher = BodyCipher(settings.encryption_key) if settings.encryption_key else None
         signer = UrlSigner(settings.signing_key)
         pooled = driver if isinstance(driver, PooledDriver) else None
@@ -163,7 +166,7 @@ class App:
         if tracing is not None:
             rest = [tracing.trace(route) for route in rest]
         self.routes = openapi.with_description(rest, limits)
-        self.checks = RequestChecks(limits, signer, self._access, self._quotas)
+        self.checks = RequestChecks(limits, signer, self._access, in_flight, self._quotas)
         self.request_ids = request_ids()
         self._audit_log = audit
         self.audit = RequestAudit(audit)
@@ -262,8 +265,8 @@ class App:
         if isinstance(self._driver, PooledDriver):
             jobs = self._driver.jobs
             self._tasks.append(asyncio.create_task(self._move(jobs), name="mover"))
-            self._tasks.append(asyncio.create_task(_mark_ownership(self._driver), name="owner"))
 
+        self._tasks.append(asyncio.create_task(_mark_stores(self._driver), name="marks"))
         if self._queue_metrics is not None:
             reading = self._queue_metrics.run(self._reads_queue_metrics)
             self._tasks.append(asyncio.create_task(reading, name="queue metrics"))
@@ -272,6 +275,7 @@ class App:
     def _begin_measuring(self) -> Iterator[Callable[[], None]]:
         yield sampling.add(self.hot_routes.time_next)
         yield metrics.LONG_POLLS.follow(lambda: self.long_polls.waiting)
+        yield metrics.REQUESTS_IN_FLIGHT.follow(lambda: self.checks.in_flight.count)
         yield metrics.SOCKETS.follow(lambda: self._socket_api.open, "queues")
         if self._channels is not None:
             node = self._channels.node
@@ -338,16 +342,22 @@ async def _reject_socket(scope: dict[str, Any], receive: Receive, send: Send) ->
     await send({"type": "websocket.close"})
 
 
-async def _mark_ownership(driver: PooledDriver) -> None:
-    """Marks the service's own store as the installation's, as soon as both stores answer."""
+async def _mark_stores(driver: Driver) -> None:
+    """Marks the service's own store as the installation's, and all stores with their format, as
+    soon as they answer."""
     while True:
         try:
-            if not await driver.adoption.mark_default():
+            if isinstance(driver, PooledDriver) and not await driver.adoption.mark_default():
                 LOG.error(
                     "the store of this service, which was unavailable at the start, belongs to "
                     "another installation: stop the service before it creates queues there",
                     extra={"action": "store_owned"},
                 )
+            await use_formats(driver)
+            return
+        except errors.FormatTooNew as error:
+            why = errors.reason(error)
+            LOG.error("stop the service: %s", why, extra={"action": "format_too_new"})
             return
         except errors.Unavailable:
             await asyncio.sleep(_MOVER_INTERVAL)

@@ -2,7 +2,8 @@
 """Checks before the handler of every request: who sends it, and whether to serve it.
 
 The order of the checks is stock Zaqar's: signature, content type, Accept, credential,
-Client-ID, project, queue name, policy, and then our quota.  They run only for paths that exist.
+Client-ID, project, queue name, policy, and then our quota and what is in flight.  They run only
+for paths that exist.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from zaqar_redis.auth.identity import ADMIN, MEMBER, NONE, SIGNED_URL, Identity,
 from zaqar_redis.auth.signed_urls import SignedUrl, UrlSigner
 from zaqar_redis.auth.strategy import project_header
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
+from zaqar_redis.service.requests_in_flight import RequestsInFlight
 
 _ACCEPTED = frozenset((b"*/*", b"application/json"))
 
@@ -37,9 +39,11 @@ class RequestChecks:
         limits: rules.Limits,
         signer: UrlSigner,
         access: Access,
+        in_flight: RequestsInFlight,
         quotas: QuotaEnforcer | None = None,
     ) -> None:
-        """*quotas*: None: requests are not limited."""
+        """*quotas*: None: projects may send as many requests a second as they like."""
+        self.in_flight = in_flight
         self._limits = limits
         self._signer = signer
         self._identify = access.authenticator.identify
@@ -77,7 +81,8 @@ class RequestChecks:
 
         *action*: None for a method that its path does not have.  *queue*: the name in the path,
         which the caller checks to be one.  *target*: the project in the path, which the policy is
-        asked about; None: there is none, so it is that of the request.  Raises what is wrong, and
+        asked about; None: there is none, so it is that of the request.  The caller must `release`
+        the request in the end.  Raises what is wrong, TooManyInFlight when there are too many, and
         so does what is awaited; it is None when nobody has to be asked who sends the request.
         """
         headers = request.headers
@@ -101,7 +106,15 @@ class RequestChecks:
             quotas = self._quotas
             if quotas is not None and quotas.limits_requests:
                 quotas.check_request(request.project)
+            self.in_flight.enter(request.project)
+            request.counted_for = request.project
         return None
+
+    def release(self, request: Request[Any, Any]) -> None:
+        """Notes that a request is answered, if it was admitted."""
+        if request.counted_for is not None:
+            self.in_flight.leave(request.counted_for)
+            request.counted_for = None
 
     async def _admit_later(
         self,
@@ -144,6 +157,8 @@ class RequestChecks:
         quotas = self._quotas
         if quotas is not None and quotas.limits_requests:
             quotas.check_request(request.project)
+        self.in_flight.enter(request.project)
+        request.counted_for = request.project
 
     def forget(self) -> None:
         """Forgets who was admitted: the policy may have changed."""

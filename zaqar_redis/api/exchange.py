@@ -46,6 +46,8 @@ class Request(abc.ABC, Generic[QueryT, DocumentT]):
     client = ""
     #: an administrator acts for a project that is not its own
     is_foreign = False
+    #: the project for which it is counted as in flight; None: it is not
+    counted_for: str | None = None
     #: None: nobody traces it
     span: RequestSpan | None = None
     #: of a batch: policy rule, path and HTTP status of what is in it, each once

@@ -214,6 +214,8 @@ def _responses(route: ApiRoute, shapes: dict[Any, Any]) -> Iterator[tuple[str, d
         problems += (errors.Unauthenticated, errors.Forbidden, errors.TooManyRequests)
     if route.needs_store:
         problems.append(errors.Unavailable)
+        if route.method not in ("GET", "HEAD", "DELETE"):
+            problems.append(errors.StoreFull)
     for status in sorted({*route.answers, *(each.status for each in problems)}):
         kinds = _answered(route, status)
         texts = [
@@ -235,7 +237,7 @@ def _responses(route: ApiRoute, shapes: dict[Any, Any]) -> Iterator[tuple[str, d
 
 
 def _headers(route: ApiRoute, status: int) -> dict[str, Any]:
-    names = ["X-OpenStack-Request-ID", *(["Retry-After"] if status in (429, 503) else [])]
+    names = ["X-OpenStack-Request-ID", *(["Retry-After"] if status in (429, 503, 507) else [])]
     headers: dict[str, Any] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
     if status == 201 or (route.method, status) == ("PUT", 204):
         pattern = re.sub(r"{\w+}", "[^/]+", f"^{route.path}")

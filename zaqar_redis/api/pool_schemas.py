@@ -63,7 +63,9 @@ class PoolOut(Document):
     flavor: str
     draining: bool
     options: dict[str, Any] | UnsetType = UNSET
-    queues: Count | UnsetType = UNSET
+    queues: Annotated[
+        Count | UnsetType, about("One that moves counts in both pools until its move has ended.")
+    ] = UNSET
     stayed: StayedOut | UnsetType = UNSET
 
 

@@ -142,6 +142,8 @@ class RequestMiddleware:
     ) -> None:
         route = resource.routes.get(req.method) if isinstance(resource, RouteResource) else None
         request: AsgiRequest | None = getattr(req.context, "request", None)
+        if request is not None:
+            self._checks.release(request)
         if route is None or request is None:
             return
         if request.is_foreign or self._audit.covers(route.action):

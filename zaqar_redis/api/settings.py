@@ -59,6 +59,19 @@ class ApiSettings(msgspec.Struct, frozen=True):
         "Maximum number of open connections of one worker; beyond, new ones get 503. Each request "
         "that waits for messages uses one.",
     ] = 16_384
+    #: as many commands as may be in flight to a store
+    max_in_flight: Annotated[
+        int,
+        Meta(ge=1),
+        "Maximum number of requests that one worker answers at a time; beyond, requests get 503. "
+        "Those that wait for messages are not counted while they do.",
+    ] = 8192
+    #: half: a project that is too fast leaves the other half to all others
+    max_in_flight_project: Annotated[
+        int,
+        Meta(ge=1),
+        "Maximum number of them of one project, in one worker; beyond, its requests get 503.",
+    ] = 4096
     access_log: Annotated[
         bool,
         "Log a line for each request, and for each socket when it ends: method, path, status, "

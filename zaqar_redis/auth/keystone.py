@@ -50,7 +50,8 @@ class KeystoneStrategy(CachingStrategy):
         credential = cast(_Credential, self.credential(headers))
         running = self._running.get(credential) or self._begin(credential)
         try:
-            return await asyncio.wait_for(asyncio.shield(running), _TIMEOUT)
+            async with asyncio.timeout(_TIMEOUT):
+                return await asyncio.shield(running)
         except TimeoutError:
             self._validator.health.lost(f"no response within {_TIMEOUT:.0f} s")
             raise errors.Unavailable(

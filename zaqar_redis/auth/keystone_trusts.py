@@ -25,6 +25,8 @@ LOG = logging.getLogger(__name__)
 GROUP = "trustee"
 #: Seconds for one response of Keystone; keystoneauth's own default is to wait for ever.
 _TIMEOUT = 5
+#: Keystone may close a kept connection at the moment when a request is sent over it.
+_RETRIES = 1
 #: Options of a plugin that say for what a token is: here it is always for a trust.
 _SCOPES = frozenset(
     (
@@ -74,7 +76,9 @@ class KeystoneTrusts:
         """Raises BadConfiguration."""
         self._conf = conf
         try:
-            self._session = loading.load_session_from_conf_options(conf, GROUP)
+            self._session = loading.load_session_from_conf_options(
+                conf, GROUP, connect_retries=_RETRIES
+            )
             self._trustee = self._plugin()
         except (keystoneauth_errors.ClientException, cfg.Error, ValueError, OSError) as error:
             raise errors.BadConfiguration(f"[{GROUP}] {errors.reason(error)}") from error
@@ -140,15 +144,19 @@ class KeystoneTrusts:
     def _request(
         self, method: str, path: str, token: str, headers: dict[str, str] | None = None, **more: Any
     ) -> Any:
-        return self._session.request(
-            path,
-            method,
-            auth=self._trustee,
-            authenticated=False,
-            endpoint_filter={"interface": plugin.AUTH_INTERFACE, "version": (3, 0)},
-            headers={"X-Auth-Token": token} | (headers or {}),
-            **more,
-        )
+        try:
+            return self._session.request(
+                path,
+                method,
+                auth=self._trustee,
+                authenticated=False,
+                endpoint_filter={"interface": plugin.AUTH_INTERFACE, "version": (3, 0)},
+                headers={"X-Auth-Token": token} | (headers or {}),
+                **more,
+            )
+        except keystoneauth_errors.Unauthorized as error:
+            # What Keystone says of a revoked token depends on when: 401, or 404.
+            raise keystoneauth_errors.Forbidden(errors.reason(error)) from error
 
     def _plugin(self, trust_id: str | None = None) -> Any:
         loader = _loader(self._conf)

@@ -62,7 +62,10 @@ _READING = {
     "topics": ("get_all", "get", "stats"),
     "quotas": ("get",),
     # "call" and "batch" call other methods, each of which has its own rule.
-    "channels": ("call", "batch", "presence", "presence_stats", "history", "channels", "info"),
+    "channels": (
+        *("call", "batch", "presence", "presence_stats", "history", "channels", "info"),
+        "topic_subscribers",
+    ),
     "console": (
         *("session", "ticket", "overview", "queues", "history", "namespace"),
         "attributes",
@@ -74,7 +77,7 @@ _WRITING = {
     "claims": ("create", "update", "delete"),
     "subscription": ("create", "update", "delete", "confirm", "replay", "test"),
     "topics": ("create", "update", "delete", "purge", "share"),
-    "channels": ("publish", "broadcast", "history_remove", "rpc"),
+    "channels": ("publish", "broadcast", "send", "history_remove", "rpc"),
 }
 _ADMINISTRATION = {
     "pools": ("get_all", "get", "create", "update", "delete", "locate", "rebalance"),
@@ -85,7 +88,10 @@ _ADMINISTRATION = {
     # They show what belongs to no project, and other people's addresses.
     "console": ("installation", "connections"),
     # They act on connections of other people.
-    "channels": ("subscribe", "unsubscribe", "disconnect", "refresh"),
+    "channels": (
+        *("subscribe", "unsubscribe", "disconnect", "refresh"),
+        *("topic_subscribe", "topic_unsubscribe"),
+    ),
 }
 _OPEN = {"flavors": ("get_all", "get"), "ping": ("get",), "home": ("get",)}
 

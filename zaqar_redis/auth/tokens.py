@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
 import time
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -18,6 +19,8 @@ from msgspec import Meta
 
 from zaqar_redis import rules
 from zaqar_redis.auth.jwks import JwksClient
+
+LOG = logging.getLogger(__name__)
 
 #: Algorithms, by the type of their keys.
 _HMAC = ("HS256", "HS384", "HS512")
@@ -66,6 +69,10 @@ class TokenSettings(msgspec.Struct, frozen=True, rename=lambda field: f"token_{f
         "is that of the option project.",
     ] = "project"
 
+    roles_claim: Annotated[
+        str, "The claim that lists the roles of the user, for messages to a role."
+    ] = "roles"
+
 
 class SubscriptionGrant(msgspec.Struct, frozen=True):
     """A subscription that a token grants; *override* by option."""
@@ -84,6 +91,7 @@ class ConnectionClaims(msgspec.Struct, frozen=True):
     expire_at: int = 0
     info: bytes = b""
     subs: dict[str, SubscriptionGrant] = {}
+    roles: tuple[str, ...] = ()
 
 
 class SubscriptionClaims(msgspec.Struct, frozen=True):
@@ -114,6 +122,7 @@ class TokenVerifier:
         ]
         endpoint = settings.jwks_public_endpoint
         self._jwks = JwksClient(lambda: endpoint) if endpoint else None
+        self._has_logged_roles = False
 
     async def connection(self, token: str) -> ConnectionClaims:
         """Returns the claims of a connection token.
@@ -131,7 +140,22 @@ class TokenVerifier:
             expire_at=_expiry(claims),
             info=_payload(claims, "info"),
             subs=subs,
+            roles=self._roles(claims.get(self._settings.roles_claim)),
         )
+
+    def _roles(self, given: object) -> tuple[str, ...]:
+        """Returns none for a claim of another shape, which may be for somebody else."""
+        if isinstance(given, list) and all(isinstance(each, str) for each in given):
+            return tuple(given)
+        if given is not None and not self._has_logged_roles:
+            self._has_logged_roles = True
+            LOG.warning(
+                'the claim "%s" of a token is no list of texts: its connection has no roles; '
+                "[channels] token_roles_claim names another claim",
+                self._settings.roles_claim,
+                extra={"action": "token_roles"},
+            )
+        return ()
 
     async def subscription(self, token: str) -> SubscriptionClaims:
         """Returns the claims of a subscription token.  Raises as `connection`."""

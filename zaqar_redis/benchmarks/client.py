@@ -70,8 +70,10 @@ class HttpConnection:
         self._timeout = timeout
         self._protocol: _HttpProtocol | None = None
 
-    async def request(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        """Returns status and body; a *body* that is sent is JSON.
+    async def request(
+        self, method: str, path: str, body: bytes = b"", headers: str = ""
+    ) -> tuple[int, bytes]:
+        """Returns status and body; a *body* that is sent is JSON; *headers*: more lines.
 
         Raises OSError when the connection breaks, or there is no response in time.
         """
@@ -83,7 +85,7 @@ class HttpConnection:
                     loop = asyncio.get_running_loop()
                     _, self._protocol = await loop.create_connection(_HttpProtocol, *self._address)
                 return await self._protocol.send(
-                    f"{method} {path}{self._head}{json}\r\n".encode() + body
+                    f"{method} {path}{self._head}{headers}{json}\r\n".encode() + body
                 )
         except BaseException:
             self.close()  # the response may come late, and is not that of the next request

@@ -26,8 +26,9 @@ from zaqar_redis.auth.access import open_access
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.benchmarks import servers
 from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.script import RedisCommand, Steps, verb
+from zaqar_redis.keyspace.settings import BatchSettings
+from zaqar_redis.service.requests_in_flight import RequestsInFlight
 
 _SCRIPT = "return 1"
 _SHA = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
@@ -50,7 +51,9 @@ class FloorApp:
 
     def __init__(self, store: str) -> None:
         self.client = keyspace.client(store, BatchSettings())
-        self.checks = RequestChecks(self.settings.limits, UrlSigner(None), open_access())
+        self.checks = RequestChecks(
+            self.settings.limits, UrlSigner(None), open_access(), RequestsInFlight(8192, 4096)
+        )
         self.request_ids = request_ids()
         self.audit = RequestAudit(None)
         route = ("POST", "/v2/queues/{queue}/messages", self.answer, "messages:create")

@@ -7,8 +7,9 @@ import re
 import time
 
 from zaqar_redis.benchmarks.service import BenchmarkFailed, MeasuredService
-from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace import blocking
+from zaqar_redis.keyspace.blocking import BlockingClient
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.keyspace.uris import redact_password
 
 #: Timeout for Redis to free the memory of deleted keys.
@@ -20,7 +21,7 @@ def bytes_per_message(service: MeasuredService, store: str, count: int) -> float
 
     Raises BenchmarkFailed when it does not grow.
     """
-    client = keyspace.BlockingClient(keyspace.validate_uri(store), BatchSettings())
+    client = blocking.client(store, BatchSettings())
     try:
         queue = service.queue()
         service.fill(queue, 1)  # scripts and buffers are allocated before the first reading
@@ -37,14 +38,14 @@ def bytes_per_message(service: MeasuredService, store: str, count: int) -> float
     return (after - before) / count
 
 
-def _used(client: keyspace.BlockingClient) -> int:
+def _used(client: BlockingClient) -> int:
     end = time.monotonic() + _SETTLE
     while _info(client)[b"lazyfree_pending_objects"] and time.monotonic() < end:
         time.sleep(0.1)
     return _info(client)[b"used_memory"]
 
 
-def _info(client: keyspace.BlockingClient) -> dict[bytes, int]:
+def _info(client: BlockingClient) -> dict[bytes, int]:
     """Returns the numeric fields of INFO memory."""
     info: bytes = client.command("INFO", "memory")
     return {

@@ -6,11 +6,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
+import signal
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import IO
 
 from zaqar_redis.benchmarks.service import BenchmarkFailed
@@ -23,6 +26,10 @@ _WRONG = re.compile(
 )
 #: Characters shown before and behind a match.
 _BEFORE, _BEHIND = 500, 4000
+#: The system gives none of them to a connection, also not while a server is being restarted.
+_PORTS = range(10_000, 32_768)
+#: One in some thousand ports is in use.
+_PORT_ATTEMPTS = 10
 #: Seconds that a server may take to start, and to stop before it is killed.
 _START_SECONDS, _STOP_SECONDS = 60.0, 10.0
 
@@ -37,13 +44,17 @@ def check_log(server: str, log: str) -> None:
 
 @contextlib.contextmanager
 def running(
-    server: str, command: Callable[[int], Sequence[str]], environment: Mapping[str, str]
+    server: str,
+    command: Callable[[int], Sequence[str]],
+    environment: Mapping[str, str],
+    ports: int = 1,
 ) -> Iterator[tuple[int, int]]:
     """Runs the command for a free port; yields its process id and the port once it listens.
 
-    Raises BenchmarkFailed when it does not start, or its log shows a bug.
+    *ports*: how many it needs: those after the first are free, too.  Raises BenchmarkFailed when
+    it does not start, or its log shows a bug.
     """
-    port = free_port()
+    port = _free_ports(ports)
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             command(port),
@@ -66,10 +77,107 @@ def running(
         check_log(server, _text(log))
 
 
+class RestartableServer:
+    """A process that can be killed, and started again where it was."""
+
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._started.pid
+
+    @property
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError("the server was not started")
+        return self._process
+
+    def signal(self, number: int) -> None:
+        """Sends a signal, e.g. SIGKILL, SIGSTOP, SIGCONT.
+
+        Returns when the process is gone, or does not run any more.
+        """
+        self._started.send_signal(number)
+        if number == signal.SIGKILL:
+            self._started.wait()
+        elif number == signal.SIGSTOP and hasattr(os, "waitid"):  # macOS: from Python 3.13 on
+            with contextlib.suppress(ChildProcessError):  # it had ended
+                os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        if self.is_alive:
+            self.signal(signal.SIGKILL)
+
+    def pause(self) -> None:
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.signal(signal.SIGCONT)
+
+    def stop(self) -> int | None:
+        """Kills it; returns the exit code, None: it was never started."""
+        if self._process and self._process.poll() is None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.kill()
+        return self._process.wait() if self._process else None
+
+
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    """Polls until *condition* holds.  Raises TimeoutError naming *what*."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(what)
+        time.sleep(0.02)
+
+
+def config_text(options: Mapping[str, Mapping[str, object]]) -> str:
+    """Returns a configuration file of *options*: group -> name -> value."""
+    lines = []
+    for group, values in options.items():
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in values.items())]
+    return "\n".join(lines) + "\n"
+
+
+def worker_pids(service: int) -> list[int]:
+    """Returns the pids of the worker processes of ``zaqar-redis serve``, whose pid is given."""
+    children = Path(f"/proc/{service}/task/{service}/children")
+    pids = [int(pid) for pid in children.read_text().split()]
+    return [pid for pid in pids if b"zaqar_redis.cli.main" in _command_line(pid)]
+
+
+def _command_line(pid: int) -> bytes:
+    """Returns the command line of a process; empty: it has ended meanwhile."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Returns a port of 127.0.0.1.  Raises BenchmarkFailed."""
+    for _ in range(_PORT_ATTEMPTS):
+        port = secrets.choice(_PORTS)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise BenchmarkFailed("no port is free on 127.0.0.1")
+
+
+def _free_ports(count: int) -> int:
+    """Returns the first one of *count* consecutive ports.  Raises BenchmarkFailed."""
+    for _ in range(_PORT_ATTEMPTS):
+        first = free_port()
+        with contextlib.suppress(OSError, OverflowError), contextlib.ExitStack() as stack:
+            for port in range(first, first + count):
+                probe = stack.enter_context(socket.socket())
+                probe.bind(("127.0.0.1", port))
+            return first
+    raise BenchmarkFailed(f"no {count} consecutive ports are free on 127.0.0.1")
 
 
 def _listens(process: subprocess.Popen[bytes], port: int) -> bool:

@@ -143,7 +143,7 @@ class MeasuredService:
         """Claims *count* messages, longer than any run."""
         for _ in range(math.ceil(count / _MESSAGES_PER_CLAIM)):
             path = f"/v2/queues/{queue}/claims?limit={_MESSAGES_PER_CLAIM}"
-            self._expect(201, "POST", path, b'{"ttl":43200,"grace":60}')
+            self.expect(201, "POST", path, b'{"ttl":43200,"grace":60}')
 
     def first_ids(self, queue: str, count: int) -> list[str]:
         page = self.get(f"/v2/queues/{queue}/messages?echo=true&limit={count}")
@@ -154,11 +154,11 @@ class MeasuredService:
 
     def get(self, path: str) -> Any:
         """Returns the document at a path.  Raises BenchmarkFailed when there is none."""
-        return json.loads(self._expect(200, "GET", path))
+        return json.loads(self.expect(200, "GET", path))
 
     def delete_queue(self, queue: str) -> None:
         if queue in self._queues:
-            self._expect(204, "DELETE", f"/v2/queues/{queue}")
+            self.expect(204, "DELETE", f"/v2/queues/{queue}")
             self._queues.discard(queue)
 
     def delete_queues(self) -> list[str]:
@@ -169,10 +169,11 @@ class MeasuredService:
         return sorted(self._queues)
 
     def _post(self, queue: str, data: bytes) -> str:
-        answer = self._expect(201, "POST", f"/v2/queues/{queue}/messages", data)
+        answer = self.expect(201, "POST", f"/v2/queues/{queue}/messages", data)
         return str(json.loads(answer)["resources"][0]).rsplit("/", 1)[1]
 
-    def _expect(self, status: int, method: str, path: str, data: bytes = b"") -> bytes:
+    def expect(self, status: int, method: str, path: str, data: bytes = b"") -> bytes:
+        """Returns the body of a response.  Raises BenchmarkFailed unless it has the status."""
         got, answer = self._request(method, path, data)
         if got != status:
             text = answer.decode("utf-8", "replace")

@@ -131,6 +131,8 @@ class ApiClient:
 
     def _refusal(self, error: dict[str, Any]) -> CommandFailed:
         if error["code"] == codes.INTERNAL.code:
+            if error["message"] != codes.INTERNAL.message:
+                return ServiceUnavailable(f"{error['message']} ({error['code']})")
             command_target = self._target
             why = (
                 "the service, or its store,"
@@ -255,7 +257,7 @@ def quiet_logging(channels: bool = False) -> None:
     for logger_name in ("httpx", "httpcore", "zaqar_redis"):  # a command prints its result, no log
         logging.getLogger(logger_name).setLevel(logging.WARNING)
     if channels:  # the command itself reports an unreachable store, once
-        for module in ("batch", "connection"):
+        for module in ("batch", "outages"):
             logging.getLogger(f"zaqar_redis.keyspace.{module}").setLevel(logging.ERROR)
 
 

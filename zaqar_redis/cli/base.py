@@ -11,6 +11,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cliff.command import Command
@@ -112,6 +113,17 @@ class TargetCommand(ShellCommand):
         """Says what was not done, or is not shown, and sets the exit code."""
         print_warning(text)
         self.exit_code = INCOMPLETE
+
+
+def add_projects_option(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--project``: a list, empty for all projects."""
+    parser.add_argument(
+        "--project",
+        action="append",
+        default=[],
+        metavar="PROJECT",
+        help="only this project's queues; may be given more than once (all)",
+    )
 
 
 def print_warning(text: str) -> None:
@@ -218,6 +230,19 @@ def bounded_int(least: int, most: int) -> Callable[[str], int]:
         return int(given)
 
     return number
+
+
+def check_folder(option: str, file: Path | None) -> None:
+    """Raises CommandFailed when a file that is to be written plainly cannot be."""
+    if file is None:
+        return
+    folder = file.absolute().parent
+    if not folder.is_dir():
+        raise CommandFailed(f"{option} {file}: there is no folder {folder}")
+    if file.is_dir():
+        raise CommandFailed(f"{option} {file}: that is a folder; name a file")
+    if not os.access(file if file.exists() else folder, os.W_OK):
+        raise CommandFailed(f"{option} {file}: you may not write there")
 
 
 def json_object(text: str) -> dict[str, Any]:

@@ -4,22 +4,18 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shlex
 import sys
-from pathlib import Path
 
 from zaqar_redis import errors
 from zaqar_redis.benchmarks import report, run
-from zaqar_redis.benchmarks.service import BenchmarkFailed
 from zaqar_redis.benchmarks.workloads import WORKLOADS
-from zaqar_redis.cli.base import ShellCommand, bounded_int
+from zaqar_redis.cli.base import bounded_int
+from zaqar_redis.cli.bench_results import BenchmarkCommand
 
-_COMMAND_VARIABLE = "ZAQAR_REDIS_BENCH_COMMAND"
 _WORKLOADS = "\n".join(f"  {load.name:<14}{load.what}" for load in WORKLOADS.values())
 
 
-class RunBenchmark(ShellCommand):
+class RunBenchmark(BenchmarkCommand):
     """Measure a Zaqar v2 service, alone or against another one, round by round in turn.
 
     The load is heavy, so only loopback addresses are allowed. It uses queues and projects
@@ -29,8 +25,7 @@ class RunBenchmark(ShellCommand):
         zaqar-redis bench --url http://127.0.0.1:8888 --workload post-1 --rounds 3
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.epilog = f"workloads:\n{_WORKLOADS}"
         add = parser.add_argument
         add("--url", required=True, help="the service, e.g. http://127.0.0.1:8888")
@@ -76,8 +71,6 @@ class RunBenchmark(ShellCommand):
             metavar="N",
             help="messages posted to measure memory (50000)",
         )
-        add("--json", type=Path, metavar="FILE", help="also write all results to this file")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         options = vars(parsed_args)
@@ -93,20 +86,12 @@ class RunBenchmark(ShellCommand):
         )
         if settings.against_store and not settings.against:
             raise errors.BadConfiguration("--against-store needs --against")
-        try:
-            found, complete = run.run_benchmark(settings, _command(), _print_progress)
-        except BenchmarkFailed as error:
-            print(f"zaqar-redis: {error}", file=sys.stderr)
-            return 1
-        sys.stdout.write(report.text(found))  # first: writing the file may fail
-        if options["json"]:
-            options["json"].write_bytes(report.encode(found))
-        return 0 if complete else 130
-
-
-def _command() -> str:
-    """Returns the command for the report; tools/bench-against passes its own."""
-    return os.environ.get(_COMMAND_VARIABLE) or shlex.join(["zaqar-redis", *sys.argv[1:]])
+        _, code = self.measure(
+            parsed_args,
+            lambda command: run.run_benchmark(settings, command, _print_progress),
+            report,
+        )
+        return code
 
 
 def _print_progress(text: str) -> None:

@@ -23,6 +23,7 @@ from zaqar_redis.cli.base import (
     table,
 )
 from zaqar_redis.cli.messages import parse_body
+from zaqar_redis.realtime.node.control import ROUTES
 from zaqar_redis.realtime.protocol import codes
 
 #: Variable with the API key, so that process lists do not show it.
@@ -254,6 +255,42 @@ class DisconnectUser(ServerApiCommand, DestructiveCommand):
                 user=parsed_args.user,
                 client=parsed_args.client,
                 disconnect={"code": parsed_args.code, "reason": parsed_args.reason},
+            )
+
+
+class SendMessage(ServerApiCommand):
+    """Send JSON, or else plain text, to connections of clients on all nodes.
+
+    Nothing is stored: clients that are not connected never get it. Example:
+
+        zaqar-redis channel send --user ann '{"text": "hello"}' --type greeting
+    """
+
+    #: the options say which bus the nodes have
+    needs = Needs.NAMESPACES
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("payload", type=parse_body, help="what to send")
+        parser.add_argument("--type", default="message", help="the message's type (message)")
+        to = parser.add_mutually_exclusive_group(required=True)
+        to.add_argument("--user", help="to the connections of this user")
+        to.add_argument("--role", help="to those whose token has this role")
+        to.add_argument("--connection", metavar="CLIENT", help="to the connection of a client id")
+        to.add_argument("--topic", help="to those that are subscribed to this topic")
+        to.add_argument("--broadcast", action="store_true", help="to all of the project")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        options = vars(parsed_args)
+        route = next(name for name in ROUTES if options[name] not in (None, False))
+        with self.open_api(parsed_args) as api:
+            api.call(
+                "send",
+                route=route,
+                target=None if route == "broadcast" else options[route],
+                type=parsed_args.type,
+                payload=parsed_args.payload,
             )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,16 +26,14 @@ from zaqar_redis.conf.groups import (
     AuthSettings,
     ChannelsSettings,
     ListenSettings,
-    StorageSettings,
 )
-from zaqar_redis.figures import Alarm, LargeQueue, Severity
+from zaqar_redis.figures import Alarm, Severity
 from zaqar_redis.keyspace import uris
-from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.runner import Runner
 from zaqar_redis.service.alarms import sort_alarms, store_alarms
-from zaqar_redis.service.stores import StoreKind, ask_driver
-from zaqar_redis.storage.control import DEFAULT_POOL
+from zaqar_redis.service.stores import ask_driver
 from zaqar_redis.storage.load import load
 
 #: Exit codes by the worst finding.
@@ -64,39 +62,17 @@ class Doctor(TargetCommand, Lister):
 
     def _stores(self, conf: cfg.ConfigOpts) -> Iterator[Alarm]:
         try:
-            options = structs.asdict(configuration.settings(conf, BatchSettings))
+            common = structs.asdict(configuration.settings(conf, BatchSettings))
             with stores.running_store(self.target) as uri, Runner() as runner:
-                for kind, name, store_uri, largest in self._uris(conf, uri):
-                    yield from _transport(name, store_uri)
-                    if urlsplit(store_uri).scheme != "memory":
-                        driver = load(store_uri, options)
+                for store in stores.named_stores(conf, uri):
+                    yield from _transport(store.name, store.uri)
+                    if urlsplit(store.uri).scheme != "memory":
+                        driver = load(store.uri, {**common, **store.options})
                         with stores.started(driver, runner):
-                            report = runner.run(ask_driver, kind, name, driver)
-                        yield from store_alarms(report, largest)
+                            report = runner.run(ask_driver, store.kind, store.name, driver)
+                        yield from store_alarms(report, store.largest)
         except (errors.BadConfiguration, cfg.Error) as why:
             yield Alarm("critical", str(self.target), errors.reason(why), "Mend the configuration.")
-
-    def _uris(
-        self, conf: cfg.ConfigOpts, uri: str
-    ) -> Iterator[tuple[StoreKind, str, str, Sequence[LargeQueue]]]:
-        """Yields the stores by name, each Redis once, with their largest queues."""
-        largest: Mapping[str, Sequence[LargeQueue]] = {}
-        named: list[tuple[StoreKind, str, str]] = [("queues", DEFAULT_POOL, uri)]
-        if control := configuration.settings(conf, StorageSettings).control_uri:
-            named.append(("control", "control", control))
-        for number, each in enumerate(configuration.settings(conf, ChannelsSettings).uris, 1):
-            named.append(("channels", f"channels {number}", each))
-        try:
-            with stores.open_pools(conf, uri) as (pools, largest):
-                named += [("queues", pool.name, pool.uri) for pool in pools]
-        except errors.Unavailable:
-            pass  # the findings of the store say so
-        seen = set()
-        for kind, name, each in named:
-            if (spelling := uris.canonical(each)) not in seen:
-                seen.add(spelling)
-                its_largest = largest.get(name, ()) if kind == "queues" else ()
-                yield kind, name, uris.to_redis_uri(each), its_largest
 
 
 def _transport(name: str, uri: str) -> Iterator[Alarm]:

@@ -11,16 +11,16 @@ from tqdm import tqdm
 
 from zaqar_redis.cli import stores
 from zaqar_redis.cli.api import CommandFailed
-from zaqar_redis.cli.base import Row, Table, TargetCommand
+from zaqar_redis.cli.base import Row, Table, TargetCommand, add_projects_option
 from zaqar_redis.cli.target import store_advice
 from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.pools.import_targets import ImportStatus, QueueImporter
 from zaqar_redis.zaqar_import import source as sources
-from zaqar_redis.zaqar_import.importer import Importer, ImportResult, ImportStatus
+from zaqar_redis.zaqar_import.importer import Importer, ImportResult
 from zaqar_redis.zaqar_import.layout import InvalidStockData
 from zaqar_redis.zaqar_import.queue_reader import CLAIMS, MESSAGES, SUBSCRIPTIONS, ImportTally
 from zaqar_redis.zaqar_import.source import SourceUnavailable, StockStore
-from zaqar_redis.zaqar_import.targets import target
 
 _KINDS = (MESSAGES, CLAIMS, SUBSCRIPTIONS)
 _COLUMNS = ("project", "queue", "outcome", *_KINDS, "expired", "left_out", "why")
@@ -56,12 +56,7 @@ class ImportStock(TargetCommand, Lister):
             metavar="URI",
             help="stock's store, as in its configuration, e.g. redis://10.0.0.5:6379/0",
         )
-        parser.add_argument(
-            "--project",
-            action="append",
-            metavar="PROJECT",
-            help="only this project's queues; may be given more than once (all)",
-        )
+        add_projects_option(parser)
         parser.add_argument(
             "--dry-run", action="store_true", help="show what would be copied, and write nothing"
         )
@@ -91,7 +86,7 @@ class ImportStock(TargetCommand, Lister):
             now = await source.now()
             queues = await _queues(source, parsed.project)
             await driver.ping()
-            importer = Importer(source, target(driver), now=now, dry_run=parsed.dry_run)
+            importer = Importer(source, QueueImporter(driver), now=now, dry_run=parsed.dry_run)
             doing = "reading" if parsed.dry_run else "importing"
             # A queue may take long: the display is updated with every page.
             with tqdm(unit=" queues", desc=doing, total=len(queues), miniters=0) as progress:
@@ -108,16 +103,16 @@ class ImportStock(TargetCommand, Lister):
                     progress.update(1)
 
 
-async def _queues(source: StockStore, wanted: list[str] | None) -> list[tuple[str, bytes]]:
+async def _queues(source: StockStore, wanted: list[str]) -> list[tuple[str, bytes]]:
     """Returns all queues, or those of the wanted projects.
 
     Raises InvalidStockData when there is none.
     """
-    projects = await source.projects() if wanted is None else list(dict.fromkeys(wanted))
+    projects = list(dict.fromkeys(wanted)) or await source.projects()
     queues = [queue async for queue in source.queues(projects)]
     if queues:
         return queues
-    if wanted is not None:
+    if wanted:
         raise InvalidStockData(f"the store has no queues of {', '.join(wanted)}")
     if await source.holds_messages():
         raise InvalidStockData(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from zaqar_redis import garbage_collection
 from zaqar_redis.cli import service_options
 from zaqar_redis.cli.base import ShellCommand
 from zaqar_redis.cli.serve import CreateApp, ServicePlanner
@@ -54,6 +55,7 @@ async def _serve(create: CreateApp, metrics: ServiceMetrics | None) -> None:
     app = create(stopping.is_set, notifies=True)
     async with metrics.of_this_process() if metrics else contextlib.nullcontext():
         await app.process_startup(None, None)
+        garbage_collection.tune()
         LOG.info("notifier started", extra={"action": "start"})
         try:
             await stopping.wait()

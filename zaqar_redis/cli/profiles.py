@@ -30,8 +30,8 @@ class CreateProfile(ProfileCommand):
     """Create a named profile of a service, its store, or both, or replace it.
 
     Commands for queues, pools and channels call the service if the profile has one, and
-    else work on the store directly; check, sweep, import-stock, pipeline and key need the store.
-    Only its owner can read the file: a URI may contain a password. Example:
+    else work on the store directly; check, sweep, backup, restore, import-stock, pipeline and
+    key need the store. Only its owner can read the file: a URI may contain a password. Example:
 
         zaqar-redis profile create prod --url https://queues.example.org --use
     """

@@ -39,6 +39,7 @@ from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
+from zaqar_redis.storage.pools.formats import use_formats
 
 if TYPE_CHECKING:
     from zaqar_redis.cli.serve_metrics import ServiceMetrics
@@ -162,7 +163,8 @@ class ServicePlanner:
     def _plan(self, conf: cfg.ConfigOpts, uri: str, *, adopt: bool) -> ServicePlan:
         create = service_factory.driver(conf, uri)
         if urlsplit(uri).scheme != "memory":  # only this process has that one
-            asyncio.run(_check_ownership(create(), uri, adopt))
+            channel_stores = service_factory.channel_stores(conf)
+            asyncio.run(_check_stores(create(), channel_stores, uri, adopt))
         settings = service_factory.settings(conf)
         channels = service_factory.channels(conf, uri)
         create_tracing = service_factory.tracing(conf)
@@ -208,17 +210,27 @@ def _warn_of_restart(options: str) -> None:
     )
 
 
-async def _check_ownership(driver: Driver, uri: str, adopt: bool) -> None:
-    """Raises BadConfiguration when the store is another installation's, unless *adopt*."""
-    if not isinstance(driver, PooledDriver):
-        return
-    await driver.start()
-    try:
-        is_owned = await driver.adoption.mark_default(adopt)
-    except errors.Unavailable:
-        return  # a service may start before its store: workers check again
-    finally:
-        await driver.close()
+async def _check_stores(driver: Driver, channels: Sequence[Driver], uri: str, adopt: bool) -> None:
+    """Raises BadConfiguration when the store is another installation's, unless *adopt*, or a newer
+    release has raised the format of a store above what this one knows.
+
+    Stores that do not answer are passed over: a service may start before them, and workers check
+    again.
+    """
+    is_owned = True
+    for each in (driver, *channels):
+        await each.start()
+        try:
+            if isinstance(each, PooledDriver):
+                is_owned = await each.adoption.mark_default(adopt)
+            if is_owned:
+                await use_formats(each)
+        except errors.FormatTooNew as error:
+            raise errors.BadConfiguration(str(error)) from error
+        except errors.Unavailable:
+            continue
+        finally:
+            await each.close()
     if not is_owned:
         raise errors.BadConfiguration(
             f"the store {redact_password(uri)} belongs to another installation, perhaps as "

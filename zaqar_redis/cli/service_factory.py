@@ -43,18 +43,21 @@ from zaqar_redis.conf.groups import (
 )
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import embedded
-from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.metrics import telemetry
 from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.notifier import NotifierSettings
 from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.notify.trusts import TrustClient
+from zaqar_redis.realtime.bus import Bus, BusSettings
 from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.engines.redis import RedisEngine
 from zaqar_redis.realtime.engines.sharded import ShardedEngine
+from zaqar_redis.realtime.load import load_bus
 from zaqar_redis.realtime.node.queue_channels import QueueChannels
 from zaqar_redis.realtime.session.context import SessionSettings
+from zaqar_redis.realtime.session.namespaces import Namespaces
 from zaqar_redis.service import queue_metrics
 from zaqar_redis.service.queue_history import HistorySettings
 from zaqar_redis.service.queue_metrics import QueueMetricsSettings
@@ -100,6 +103,16 @@ def _store(conf: cfg.ConfigOpts) -> None:
     workers = configuration.settings(conf, ProcessSettings).workers
     if urlsplit(uri).scheme == "memory" and workers > 1:
         raise errors.BadConfiguration("memory:// works with one worker only")
+    store = configuration.settings(conf, BatchSettings)
+    if store.ack_replicas and store.ack_timeout >= store.timeout:
+        raise errors.BadConfiguration(
+            f"[redis] ack_timeout: it must be less than timeout ({store.timeout:g})"
+        )
+    bus = configuration.settings(conf, ChannelsSettings).bus
+    if workers > 1 and any(urlsplit(each).scheme == "memory" for each in bus):
+        raise errors.BadConfiguration(
+            "[channels] bus: memory:// works with one worker only: others would get no messages"
+        )
     driver(conf, uri)()
 
 
@@ -245,25 +258,53 @@ def channels(
         accepts_clients=not for_command,
     )
     batch = configuration.settings(conf, BatchSettings)
-    _engine(shared.uris, uri, batch)  # reports an unusable URI before any worker starts
-    return lambda access, queues: ChannelsFrontEnd(
-        _engine(shared.uris, uri, batch), given, access, queues
-    )
+    if shared.bus and not shared.uris and urlsplit(uri).scheme == "memory":
+        _check_memory(shared.bus, given.namespaces)
+    bus_settings = configuration.settings(conf, BusSettings)
+
+    def engine() -> Engine:
+        return _engine(shared.uris, uri, batch, _bus(shared.bus, bus_settings))
+
+    engine()  # reports an unusable URI before any worker starts
+    return lambda access, queues: ChannelsFrontEnd(engine(), given, access, queues)
 
 
-def _engine(several: Sequence[str], uri: str, batch: BatchSettings) -> Engine:
+def channel_stores(conf: cfg.ConfigOpts) -> Sequence[Driver]:
+    """Returns drivers of the stores that channels have of their own."""
+    options = msgspec.structs.asdict(configuration.settings(conf, BatchSettings))
+    return [load(each, options) for each in configuration.settings(conf, ChannelsSettings).uris]
+
+
+def _bus(uris: Sequence[str], settings: BusSettings) -> Bus | None:
+    """Returns the bus; None: that of the engine."""
+    try:
+        return load_bus(uris, settings) if uris else None
+    except errors.BadConfiguration as error:
+        raise errors.BadConfiguration(f"[channels] bus: {error}") from error
+
+
+def _check_memory(bus: Sequence[str], namespaces: Namespaces) -> None:
+    """Raises BadConfiguration when nodes would share a bus, but each had another history."""
+    if namespaces.store_history and any(urlsplit(each).scheme != "memory" for each in bus):
+        raise errors.BadConfiguration(
+            "[channels] bus: with [storage] uri memory:// each worker has histories of its own; "
+            "use a Redis, or set history_size to 0"
+        )
+
+
+def _engine(several: Sequence[str], uri: str, batch: BatchSettings, bus: Bus | None) -> Engine:
     """Returns the engine over *several* stores, or over that at *uri*."""
     if not several:
         if urlsplit(uri).scheme == "memory":
-            return MemoryEngine(clock.process)
-        return RedisEngine(keyspace.client(uri, batch), clock.store)
+            return MemoryEngine(clock.process, bus)
+        return RedisEngine(keyspace.client(uri, batch), clock.store, bus)
     if any(urlsplit(each).scheme == "memory" for each in several):
         raise errors.BadConfiguration("[channels] uris: memory:// cannot be one of several stores")
     try:
         clients = [keyspace.client(each, batch) for each in several]
     except errors.BadConfiguration as error:
         raise errors.BadConfiguration(f"[channels] uris: {error}") from error
-    return ShardedEngine([RedisEngine(client, clock.store) for client in clients])
+    return ShardedEngine(clients, clock.store, bus)
 
 
 def _console(conf: cfg.ConfigOpts, server: ServerApiSettings) -> console.ConsoleSettings:

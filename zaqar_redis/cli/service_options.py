@@ -40,8 +40,9 @@ def add_store_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--storage",
         metavar="URI",
-        help="the store: embedded://[/directory], redis://host, rediss://host, "
-        f"unix:///socket or memory:// ({target.URI_VARIABLE}; embedded://)",
+        help="the store: embedded://[/directory], redis://host, rediss://host, unix:///socket, "
+        "redis+sentinel://host,host/name, redis+cluster://host,host or memory:// "
+        f"({target.URI_VARIABLE}; embedded://)",
     )
 
 

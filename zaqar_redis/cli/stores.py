@@ -15,6 +15,7 @@ import pwd
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
@@ -29,12 +30,15 @@ from zaqar_redis.auth.access_keys import AccessKeys
 from zaqar_redis.cli import service_factory
 from zaqar_redis.cli.api import Needs, quiet_logging
 from zaqar_redis.cli.target import CommandTarget
+from zaqar_redis.conf.groups import ChannelsSettings, StorageSettings
 from zaqar_redis.figures import LargeQueue
-from zaqar_redis.keyspace import embedded
+from zaqar_redis.keyspace import embedded, uris
 from zaqar_redis.pool_records import Pool
 from zaqar_redis.runner import Runner
+from zaqar_redis.service.stores import StoreKind
 from zaqar_redis.storage.contract import Driver
-from zaqar_redis.storage.control import Control
+from zaqar_redis.storage.control import DEFAULT_POOL, Control
+from zaqar_redis.storage.formats import check_format
 from zaqar_redis.storage.pools import PooledDriver
 
 
@@ -67,7 +71,16 @@ def open_store(
     with Runner() as runner, running_store(command_target) as uri:
         driver = service_factory.driver(conf, uri)()
         with started(driver, runner):
+            runner.run(_check_format, driver)
             yield driver, runner
+
+
+async def _check_format(driver: Driver) -> None:
+    """Raises FormatTooNew; a store that is away is left to what the command does."""
+    store = driver.router.stores.default.driver if isinstance(driver, PooledDriver) else driver
+    with contextlib.suppress(errors.Unavailable):
+        if store.ownership is not None:
+            await check_format(store.ownership.format, DEFAULT_POOL)
 
 
 @contextlib.contextmanager
@@ -81,6 +94,42 @@ def open_access_keys(
         store = service_factory.access_key_store(conf, uri)
         with started(store, runner):
             yield store.access_keys, runner
+
+
+class NamedStore(NamedTuple):
+    """A store of an installation."""
+
+    kind: StoreKind
+    name: str
+    uri: str
+    #: of a store of queues
+    largest: Sequence[LargeQueue]
+    #: of a pool: settings of its driver that differ from those of all
+    options: Mapping[str, Any]
+
+
+def named_stores(conf: cfg.ConfigOpts, uri: str) -> Iterator[NamedStore]:
+    """Yields the stores of the installation whose store is at *uri*, each Redis once.
+
+    Without its pools, when these are not known because a store is away.  Raises BadConfiguration.
+    """
+    largest: Mapping[str, Sequence[LargeQueue]] = {}
+    options: Mapping[str, Mapping[str, Any]] = {}
+    named: list[tuple[StoreKind, str, str]] = [("queues", DEFAULT_POOL, uri)]
+    if control := configuration.settings(conf, StorageSettings).control_uri:
+        named.append(("control", "control", control))
+    for number, each in enumerate(configuration.settings(conf, ChannelsSettings).uris, 1):
+        named.append(("channels", f"channels {number}", each))
+    with contextlib.suppress(errors.Unavailable), open_pools(conf, uri) as (pools, found):
+        named += [("queues", pool.name, pool.uri) for pool in pools]
+        largest, options = found, {pool.name: pool.options for pool in pools}
+    seen = set()
+    for kind, name, each in named:
+        if (spelling := uris.canonical(each)) not in seen:
+            seen.add(spelling)
+            its_largest = largest.get(name, ()) if kind == "queues" else ()
+            its_options = options.get(name, {}) if kind == "queues" else {}
+            yield NamedStore(kind, name, uris.to_redis_uri(each), its_largest, its_options)
 
 
 @contextlib.contextmanager
@@ -161,6 +210,7 @@ def in_process(
         app = App(driver, settings, create_channels, everybody, audit, for_command=True)
         try:
             runner.run(app.process_startup, None, None)
+            runner.run(_check_format, driver)
             yield _AppTransport(app, runner), lambda seconds: runner.run(asyncio.sleep, seconds)
         finally:
             runner.run(app.process_shutdown, None, None)

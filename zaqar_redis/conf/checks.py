@@ -112,11 +112,16 @@ def check_names(conf: cfg.ConfigOpts) -> Iterator[str]:
     for origin in group.allowed_origins:
         if origin != "*" and "://" not in origin:
             yield _bad("allowed_origins", f"{origin}: it must be * or like https://*.example.org")
-    stores = [uris.canonical(uri) for uri in group.uris]
-    for number, store in enumerate(stores, 1):
-        if store in stores[: number - 1]:
-            # By its number: the URI may contain a password.
-            yield _bad("uris", f"number {number} is a duplicate")
+    for option in ("uris", "bus"):
+        stores = [uris.canonical(uri) for uri in group[option]]
+        for number, store in enumerate(stores, 1):
+            if store in stores[: number - 1]:
+                # By its number: the URI may contain a password.
+                yield _bad(option, f"number {number} is a duplicate")
+    is_zeromq = any(uri.startswith("zeromq:") for uri in group.bus)
+    for option in ("bus_curve_server_key", "bus_curve_public_key", "bus_curve_secret_key"):
+        if group[option] and not is_zeromq:
+            yield _bad(option, "it encrypts a bus of zeromq:// only, and bus names none")
 
 
 def check_options(group: str, options: ChannelOptions) -> Iterator[str]:

@@ -18,10 +18,11 @@ from zaqar_redis.auth import jwt_tokens
 from zaqar_redis.auth.access_keys import AccessKeySettings
 from zaqar_redis.auth.audit import AuditSettings
 from zaqar_redis.auth.tokens import TokenSettings
-from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.notifier import NotifierSettings
 from zaqar_redis.notify.settings import HttpSettings
+from zaqar_redis.realtime.bus import BusSettings
 from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.realtime.session.namespaces import ChannelOptions
 from zaqar_redis.service.queue_history import HistorySettings
@@ -143,9 +144,10 @@ class StorageSettings(Struct, frozen=True):
         str,
         rules.SECRET,
         "The store. embedded://[/directory] runs a private Redis or Valkey; "
-        "redis://[[user]:password@]host[:port][/database], rediss:// (TLS) and unix:///socket use "
-        "yours; memory:// stores everything in one process, for development. Other storage "
-        "drivers add other schemes.",
+        "redis://[[user]:password@]host[:port][/database], rediss:// (TLS), unix:///socket, "
+        "redis+sentinel://host,host/name and redis+cluster://host,host use yours; memory:// "
+        "stores everything in one process, for development. Other storage drivers add other "
+        "schemes.",
     ] = "embedded://"
     control_uri: Annotated[
         str | None,
@@ -167,6 +169,13 @@ class ChannelsSettings(Struct, frozen=True):
         "URIs of several Redis; each channel is in one of them, chosen by its name and their "
         "order. So all nodes must have the same order, and a new URI is added at the end. Empty: "
         "the store of [storage] uri.",
+    ] = ()
+    bus: Annotated[
+        tuple[str, ...],
+        "URI of the bus that carries publications and other messages between workers and nodes; "
+        "several of one kind share the channels, as with uris. redis://HOST, zeromq://HOST, "
+        "nats://HOST, or memory:// for one worker alone. Empty: PUB/SUB of the Redis that have "
+        "the channels, which also sends a publication in the step that stores it.",
     ] = ()
     project: Annotated[str, "Project that the channels belong to."] = "default"
     allowed_origins: Annotated[
@@ -191,7 +200,16 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
     WEBSOCKET: ((WebSocketListenSettings, ()), (WebSocketSettings, ())),
     "server": (
         (ProcessSettings, ()),
-        (ApiSettings, ("max_connections", "request_timeout", "access_log")),
+        (
+            ApiSettings,
+            (
+                "max_connections",
+                "request_timeout",
+                "max_in_flight",
+                "max_in_flight_project",
+                "access_log",
+            ),
+        ),
     ),
     SSL: ((SslSettings, ()),),
     jwt_tokens.GROUP: ((jwt_tokens.JwtSettings, ()),),
@@ -209,6 +227,7 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
     "signed_url": ((ApiSettings, ("secret_key",)),),
     CHANNELS: (
         (ChannelsSettings, ()),
+        (BusSettings, ()),
         (SessionSettings, ()),
         (TokenSettings, ()),
         (ServerApiSettings, ()),

@@ -10,60 +10,34 @@ the background (`connection`): the process never hangs on a store that is unavai
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 from collections import deque
-from collections.abc import Callable
-from time import perf_counter_ns
-from typing import Annotated, Any, cast
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, cast
 
-import hiredis
-import msgspec
-from msgspec import Meta
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import NoScriptError, RedisError
+from redis.asyncio.sentinel import SentinelManagedConnection
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from zaqar_redis import errors
-from zaqar_redis.keyspace.connection import ConnectionKeeper, Parts, answer_within
+from zaqar_redis.keyspace.answers import TimedAnswer
+from zaqar_redis.keyspace.connection import (
+    ConnectionKeeper,
+    Parts,
+    answer_within,
+)
+from zaqar_redis.keyspace.memory_guard import LOOK, MemoryGuard
+from zaqar_redis.keyspace.replication import HeldAnswer, Replication, confirmation
+from zaqar_redis.keyspace.replies import NO_REPLY, ParsedReplies
 from zaqar_redis.keyspace.script import Call, RedisCommand
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.metrics import sampling
+from zaqar_redis.metrics.values import Gauge
 
 LOG = logging.getLogger(__name__)
-
-#: Bytes that are read at once: some hundred replies.
-_READ_SIZE = 64 * 1024
-_NO_REPLY = object()
-
-
-class BatchSettings(msgspec.Struct, frozen=True):
-    #: more gain nothing, and delay replies
-    batch_commands: Annotated[int, Meta(ge=1), "Maximum number of commands in one write."] = 512
-    #: a few times what a socket buffer takes at once
-    batch_bytes: Annotated[
-        int, Meta(ge=1024), "Approximate maximum number of bytes in one write."
-    ] = 1024 * 1024
-    #: more are refused with Overloaded
-    in_flight: Annotated[
-        int,
-        Meta(ge=1),
-        "Maximum number of commands of one worker without a reply; beyond, requests get 503.",
-    ] = 8192
-    #: the memory that a slow store may cost a worker
-    backlog_bytes: Annotated[
-        int,
-        Meta(ge=1024 * 1024),
-        "Maximum number of bytes of commands that wait to be written; beyond, requests get 503.",
-    ] = 64 * 1024 * 1024
-    timeout: Annotated[float, Meta(ge=0.1), "Seconds that a command waits for its reply."] = 5.0
-    connect_timeout: Annotated[float, Meta(ge=0.1), "Seconds that connecting may take."] = 2.0
-    backoff: Annotated[float, Meta(ge=0.001), "Seconds before the first attempt to reconnect."] = (
-        0.05
-    )
-    #: it doubles with each attempt, up to this
-    backoff_max: Annotated[
-        float, Meta(ge=0.001), "Maximum number of seconds between attempts to reconnect."
-    ] = 2.0
 
 
 class PendingCommand:
@@ -80,22 +54,6 @@ class PendingCommand:
         self.deadline = deadline
 
 
-class _TimedAnswer:
-    """In the place of the future of a command whose duration is measured."""
-
-    def __init__(self, answer: asyncio.Future[Any], store: str, verb: str) -> None:
-        self._answer = answer
-        self._labels = store, verb
-        self._written_at = perf_counter_ns()
-        self.done = answer.done
-        self.exception = answer.exception
-        self.set_exception = answer.set_exception
-
-    def set_result(self, result: Any) -> None:
-        metrics.STORE_CALLS.add(perf_counter_ns() - self._written_at, *self._labels)
-        self._answer.set_result(result)
-
-
 class CommandBatcher:
     """Sends commands in batches over one connection, which it reopens when lost."""
 
@@ -106,17 +64,32 @@ class CommandBatcher:
         name: str,
         store: str,
         translate_error: Callable[[RedisError], Exception],
+        take_over: Callable[[PendingCommand, RedisError], bool] | None = None,
+        until_replaced: Callable[[AbstractConnection], Coroutine[Any, Any, None]] | None = None,
+        up: Gauge = metrics.STORE_UP,
     ) -> None:
-        """*name* is for the log, *store* for errors; *translate_error* makes them."""
+        """*name* is for the log, *store* for errors; *translate_error* makes them.
+        *up* shows whether it is connected.
+
+        *take_over* is asked first about a refusal: True: it answers the command.  When it raises,
+        the connection is given up; also when *until_replaced* raises.
+        """
         self._translate_error = translate_error
+        self._take_over = take_over
+        self._until_replaced = until_replaced
+        self._up = up
         self._settings = settings
         self._name = name
         self._store = store
+        self._guard = MemoryGuard(settings.memory_share, store)
         self._unsent: deque[PendingCommand] = deque()
         self._unsent_bytes = 0
         self._sent: deque[PendingCommand] = deque()
         self._wake = asyncio.Event()
         self._connected = asyncio.Event()
+        #: not set while replicas are asked whether they have the last write
+        self._confirmed = asyncio.Event()
+        self._confirmed.set()
         self._keeper = ConnectionKeeper(
             connect,
             self._serve,
@@ -128,8 +101,9 @@ class CommandBatcher:
             backoff=settings.backoff,
             backoff_max=settings.backoff_max,
         )
-        #: a method of its own for a write that is measured: the others cost nothing more
-        self._take = self._next_write
+        #: methods of their own for what costs more: other writes pay nothing for it
+        self._compose = self._next_replicated if settings.ack_replicas else self._next_write
+        self._take = self._compose
         self._ends: list[Callable[[], None]] = []
         # Stored: to get it from asyncio costs a system call, in the hottest path.
         self._loop: asyncio.AbstractEventLoop
@@ -140,7 +114,7 @@ class CommandBatcher:
         self._keeper.start()
         self._ends = [
             sampling.add(self._measure_next),
-            metrics.STORE_UP.follow(self._connected.is_set, self._store),
+            self._up.follow(self._connected.is_set, self._store),
             metrics.STORE_IN_FLIGHT.follow(
                 lambda: len(self._unsent) + len(self._sent), self._store
             ),
@@ -161,19 +135,45 @@ class CommandBatcher:
         """Returns the future of the answer.
 
         It raises StoreUnavailable while there is no connection, with the reason as its
-        cause, and Overloaded when too many commands wait.  A command whose connection
+        cause, Overloaded when too many commands wait, and StoreFull when the store has no
+        memory for it.  A command whose connection
         is lost fails with StoreUnavailable; whether it was done is not known then.
         """
         answer: asyncio.Future[Any] = self._loop.create_future()
-        self._append(command, command.packed(), answer)
+        deadline = self._loop.time() + self._settings.timeout
+        self._append(command, command.packed(), answer, deadline)
         return answer
 
-    def _append(self, command: RedisCommand, packed: bytes, answer: asyncio.Future[Any]) -> None:
+    def send_again(
+        self, command: RedisCommand, answer: asyncio.Future[Any], deadline: float
+    ) -> None:
+        """Sends a command that another connection has not done."""
+        self._append(command, command.packed(), answer, deadline)
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connected.is_set()
+
+    @property
+    def oldest(self) -> float:
+        """For how many seconds the oldest command has waited for its reply."""
+        if not self._sent:
+            return 0.0
+        return self._loop.time() - self._sent[0].deadline + self._settings.timeout
+
+    def unanswered(self) -> Iterator[RedisCommand]:
+        return (pending.command for pending in itertools.chain(self._sent, self._unsent))
+
+    def _append(
+        self, command: RedisCommand, packed: bytes, answer: asyncio.Future[Any], deadline: float
+    ) -> None:
         settings = self._settings
         if not self._connected.is_set():
             unavailable = errors.StoreUnavailable(self._store)
             unavailable.__cause__ = self._keeper.error
             answer.set_exception(unavailable)
+        elif self._guard.is_full and command.needs_memory:
+            answer.set_exception(self._guard.refusal())
         elif (
             len(self._unsent) + len(self._sent) >= settings.in_flight
             or self._unsent_bytes + len(packed) > settings.backlog_bytes
@@ -182,23 +182,30 @@ class CommandBatcher:
         else:
             if not self._unsent:
                 self._wake.set()
-            deadline = self._loop.time() + settings.timeout
             self._unsent.append(PendingCommand(command, packed, answer, deadline))
             self._unsent_bytes += len(packed)
 
     def _serve(self, connection: AbstractConnection) -> Parts:
-        about = {"action": "store_connected", "store": self._store}
-        LOG.info("connected to %s", self._name, extra=about)
-        self._keeper.confirm()
+        address = _named_by_sentinels(connection)
+        if self._keeper.confirm(address):
+            about = {"action": "store_connected", "store": self._store}
+            LOG.info("connected to %s%s", self._name, address and f": {address}", extra=about)
         self._connected.set()
-        return self._write(connection), self._read(connection), self._watch_deadlines()
+        parts = [self._write(connection), self._read(connection), self._watch_deadlines()]
+        if not self._guard.is_off:
+            parts.append(self._watch_memory())
+        if self._until_replaced is not None:
+            parts.append(self._until_replaced(connection))
+        return parts
 
     def _on_lost(self) -> None:
         # Attempts to connect that fail are no losses.  No error: it is being closed.
-        if self._connected.is_set() and self._keeper.error is not None:
+        error = self._keeper.error
+        if self._connected.is_set() and error is not None:
             metrics.STORE_LOST.add(self._store)
         self._connected.clear()
-        self._fail(errors.StoreUnavailable, self._keeper.error)
+        is_late = isinstance(error, TimeoutError)
+        self._fail(errors.StoreTimeout if is_late else errors.StoreUnavailable, error)
 
     async def _write(self, connection: AbstractConnection) -> None:
         while True:
@@ -206,24 +213,56 @@ class CommandBatcher:
             self._wake.clear()
             while self._unsent:
                 await connection.send_packed_command(self._take(), False)
+                # Redis does nothing of a connection while WAIT waits: several in a row would be
+                # late by all of their timeouts, and what only reads with them.
+                await self._confirmed.wait()
 
     def _measure_next(self) -> None:
         self._take = self._next_write_measured
 
     def _next_write_measured(self) -> bytes:
-        """Returns the same as `_next_write`, and measures one of its commands."""
-        self._take = self._next_write
+        """Returns the same as `_compose`, and measures one of its commands."""
+        self._take = self._compose
         before = len(self._sent)
-        data = self._next_write()
+        data = self._compose()
         written = len(self._sent) - before
         if written:
             metrics.STORE_BATCH.observe(written, self._store)
             pending = self._sent[before + random.randrange(written)]
             command = pending.command
             verb = command.script.name if isinstance(command, Call) else str(command.command()[0])
-            timed = _TimedAnswer(pending.answer, self._store, verb)
+            timed = TimedAnswer(pending.answer, self._store, verb)
             pending.answer = cast("asyncio.Future[Any]", timed)
         return data
+
+    def _next_replicated(self) -> bytes:
+        """Returns the same as `_next_write`, and what asks replicas if something in it writes."""
+        before = len(self._sent)
+        data = self._next_write()
+        settings = self._settings
+        writing = [
+            pending
+            for pending in itertools.islice(self._sent, before, None)
+            if pending.command.writes
+        ]
+        if not writing:
+            return data
+        self._confirmed.clear()
+        replication = Replication(settings.ack_replicas, self._store, self._confirmed.set)
+        for pending in writing:
+            pending.answer = cast("asyncio.Future[Any]", HeldAnswer(pending.answer, replication))
+        trace, wait = confirmation(
+            [pending.command for pending in writing],
+            settings.ack_replicas,
+            settings.ack_timeout_ms,
+        )
+        deadline = self._loop.time() + settings.timeout
+        nobody: asyncio.Future[Any] = self._loop.create_future()
+        nobody.cancel()
+        answer = cast("asyncio.Future[Any]", replication)
+        self._sent.append(PendingCommand(trace, b"", nobody, deadline))
+        self._sent.append(PendingCommand(wait, b"", answer, deadline))
+        return data + trace.packed() + wait.packed()
 
     def _next_write(self) -> bytes:
         settings = self._settings
@@ -243,17 +282,11 @@ class CommandBatcher:
         return b"".join(pieces)
 
     async def _read(self, connection: AbstractConnection) -> None:
-        # Straight from the stream: redis-py takes two coroutines for each reply.
-        stream = cast(asyncio.StreamReader, connection._reader)
-        parse_error = connection._parser.parse_error
-        reader = hiredis.Reader(replyError=parse_error, notEnoughData=_NO_REPLY)
+        replies = ParsedReplies(connection)
         sent = self._sent
         while True:
-            data = await stream.read(_READ_SIZE)
-            if not data:
-                raise ConnectionError("the server closed the connection")
-            reader.feed(data)
-            while (reply := reader.gets()) is not _NO_REPLY:
+            await replies.receive()
+            while (reply := replies.next()) is not NO_REPLY:
                 pending = sent.popleft()
                 if isinstance(reply, RedisError):
                     self._refuse(pending, reply)
@@ -265,10 +298,19 @@ class CommandBatcher:
         answer = pending.answer
         if answer.done():
             return
+        while isinstance(answer, (TimedAnswer, HeldAnswer)):  # of this write only
+            answer = pending.answer = answer.answer
         if isinstance(refusal, NoScriptError) and isinstance(pending.command, Call):
             # A new or flushed server: nothing was done yet.
-            self._append(pending.command, pending.command.packed_with_source(), answer)
+            source = pending.command.with_source()
+            self._append(pending.command, source.packed(), answer, pending.deadline)
             return
+        try:
+            if self._take_over is not None and self._take_over(pending, refusal):
+                return
+        except RedisError:
+            self._sent.appendleft(pending)  # it fails with the others
+            raise
         error = self._translate_error(refusal)
         if error is not refusal:
             error.__cause__ = refusal
@@ -278,16 +320,34 @@ class CommandBatcher:
         """Drops the connection when an answer is overdue.
 
         Only their order ties replies to commands, so a missing reply makes the
-        connection useless.
+        connection useless.  The commands fail when nobody reads it any more (`_on_lost`): while it
+        is read, others may be sent, which would get the replies of those that have failed.
         """
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self._settings.timeout / 8)
             for queue in (self._sent, self._unsent):
                 if queue and queue[0].deadline < loop.time():
-                    late = TimeoutError(f"no answer within {self._settings.timeout:g} s")
-                    self._fail(errors.StoreTimeout, late)
-                    raise late
+                    raise TimeoutError(f"no answer within {self._settings.timeout:g} s")
+
+    async def _watch_memory(self) -> None:
+        guard = self._guard
+        while True:
+            try:
+                guard.note(await self.send(LOOK))
+            except errors.Unavailable:
+                pass  # the next look tells
+            except ResponseError as refusal:
+                # E.g. its user may not: Redis itself refuses then, when it is full.
+                guard.note(b"")
+                LOG.warning(
+                    "the memory of %s is not watched: %s",
+                    self._name,
+                    errors.reason(refusal),
+                    extra={"action": "memory_not_watched", "store": self._store},
+                )
+                await asyncio.Event().wait()
+            await asyncio.sleep(guard.pause)
 
     def _fail(self, kind: type[errors.StoreUnavailable], cause: Exception | None = None) -> None:
         for queue in (self._sent, self._unsent):
@@ -300,3 +360,11 @@ class CommandBatcher:
                     pending.answer.exception()
             queue.clear()
         self._unsent_bytes = 0
+
+
+def _named_by_sentinels(connection: AbstractConnection) -> str:
+    """Returns the address of the server, if sentinels have named it; else an empty text."""
+    if not isinstance(connection, SentinelManagedConnection):
+        return ""
+    host, port = connection.host, connection.port
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -5,39 +5,51 @@
 ``redis://[[user]:pw@]host``  TCP; ``/N`` is the database number
 ``rediss://…``                the same over TLS
 ``unix://[:pw@]/path``        a unix socket; ``?db=N``
+``redis+sentinel://…/name``   the primary that Sentinel calls *name*; ``?db=N``
+``redis+cluster://…``         a Redis Cluster, by some of its nodes
 ``embedded://[/dir]``         a private server (`embedded`)
 ``memory://[name]``           fakeredis, within one process, for tests
 ============================= ==============================================
+
+The hosts of a Sentinel or Cluster are separated by commas; ``rediss+…`` is over TLS.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Protocol, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
-import msgspec
 import redis
 import redis.asyncio
+from msgspec.structs import replace
 from redis.asyncio.connection import AbstractConnection
 from redis.backoff import NoBackoff
 from redis.exceptions import (
+    AskError,
     AuthenticationError,
-    NoScriptError,
+    ClusterDownError,
+    MovedError,
+    ReadOnlyError,
     RedisError,
     ResponseError,
+    TryAgainError,
 )
 from redis.retry import Retry
 
 from zaqar_redis import errors
-from zaqar_redis.keyspace import uris
-from zaqar_redis.keyspace.batch import BatchSettings, CommandBatcher
+from zaqar_redis.keyspace import memory_guard, sentinel, uris
+from zaqar_redis.keyspace.batch import CommandBatcher, PendingCommand
+from zaqar_redis.keyspace.cluster import Primary
+from zaqar_redis.keyspace.cluster_client import ClusterClient
 from zaqar_redis.keyspace.refusals import RefusalLog
-from zaqar_redis.keyspace.script import Call, RedisCommand
+from zaqar_redis.keyspace.replicas import ReplicaReader, begin_reading, begin_reading_copy
+from zaqar_redis.keyspace.script import RedisCommand
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.records import MoveLock
 
@@ -46,12 +58,23 @@ CommandRefused = ResponseError
 
 #: Prefix of the refusals of lua/shared/move_lock.lua.
 _MOVE_LOCKED = "GATED "
-#: Refusals that pass: the server is starting, failing over, full or busy.
+#: Refusals of a Redis at its maxmemory; redis-py cuts off the first word.
+_FULL = re.compile("OOM|out of memory|command not allowed when used memory")
+#: What a script is told of a slot that its node does not have.
+_NOT_HERE = "non local key"
+#: Refusals that pass: the server is starting, failing over or busy.
 _TRANSIENT = re.compile(
-    r"LOADING|BUSY|MASTERDOWN|READONLY|MISCONF|OOM|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|"
-    r"max number of clients|loading the dataset|read only replica|out of memory|"
-    r"command not allowed when"
+    r"LOADING|BUSY|MASTERDOWN|READONLY|MISCONF|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|"
+    r"max number of clients|loading the dataset|read only replica|"
+    # A script while a slot leaves the node, or while the node does not hear of most others.
+    rf"{_NOT_HERE}|cluster is down|"
+    # A primary that became a replica before it could confirm a change.
+    r"UNBLOCKED|force unblock|WAIT cannot be used with replica"
 )
+#: Seconds between attempts to find a new primary.
+_FAILOVER_PAUSE = 0.25
+#: Of a Redis whose URI names none.
+PORT = 6379
 #: of this process
 _REFUSALS = RefusalLog()
 
@@ -61,10 +84,17 @@ class AsyncClient(Protocol):
 
     #: what errors call it
     name: str
+    #: for the log, without its password
+    uri: str
+    settings: BatchSettings
 
     async def start(self) -> None: ...
 
     async def close(self) -> None: ...
+
+    @property
+    def reader(self) -> Any:
+        """What has a `call` for answers that may be a moment old."""
 
     def call(self, call: RedisCommand) -> Awaitable[Any]:
         """Returns the answer of a script or a plain command.  Raises `errors.StoreUnavailable`."""
@@ -78,34 +108,75 @@ class AsyncClient(Protocol):
     def connection(self) -> AbstractConnection:
         """Returns a separate connection, not open yet, which the caller opens and closes."""
 
+    async def until_replaced(self, connection: AbstractConnection) -> None:
+        """Raises ConnectionError when the server of a connection is not the primary any more."""
+
+    def by_node(self, names: Sequence[bytes]) -> Sequence[tuple[AsyncClient, Sequence[bytes]]]:
+        """Returns a client of each Redis that has some of the keys, and which these are.
+
+        Raises `errors.StoreUnavailable` when that is not known.
+        """
+
+    def nodes(self) -> Sequence[AsyncClient]:
+        """Returns a client of each Redis that has keys.  Raises `errors.StoreUnavailable`."""
+
 
 class BatchingClient:
     """A client over one smart-batching connection."""
 
-    def __init__(self, uri: str, settings: BatchSettings, name: str = "") -> None:
-        self.name = name or redact_password(uri)
+    def __init__(
+        self,
+        uri: str,
+        settings: BatchSettings,
+        name: str = "",
+        take_over: Callable[[PendingCommand, RedisError], bool] | None = None,
+    ) -> None:
+        """*take_over*: of `CommandBatcher`; it follows the slots of a cluster."""
+        self.settings = settings
+        in_cluster = take_over is not None
+        self.uri = redact_password(uri)
+        self.name = name or self.uri
         # The batcher watches the deadlines itself, for all commands at once.
         self._pool = _pool(uri, settings, socket_timeout=None)
-        self._batch = CommandBatcher(
+        self.until_replaced = sentinel.PrimaryWatch(self._pool).until_replaced
+        if uris.is_sentinel(uri):
+            take_over = _refuse_replica
+            # Each attempt asks the sentinels anew: a longer pause would only add to a failover.
+            settings = replace(settings, backoff_max=min(settings.backoff_max, _FAILOVER_PAUSE))
+        self.batch = CommandBatcher(
             self._pool.make_connection,
             settings,
-            redact_password(uri),
+            self.uri,
             self.name,
-            partial(_translate_error, store=self.name),
+            partial(translate_error, store=self.name, in_cluster=in_cluster),
+            take_over,
+            self.until_replaced,
         )
         self._database = self._pool.connection_kwargs.get("db") or 0
+        self.reader: Any = self
+        self._replicas: redis.asyncio.ConnectionPool | None = None
+        if settings.read_replicas and uris.is_sentinel(uri):
+            self._replicas = _pool(uri, settings, replicas=True, socket_timeout=None)
+            self.reader = ReplicaReader(self, self._replicas, settings, self.name, self.uri)
 
     async def start(self) -> None:
-        await self._batch.start()
+        if self._replicas is None:
+            await self.batch.start()
+        else:
+            await asyncio.gather(self.batch.start(), self.reader.start())
 
     async def close(self) -> None:
-        await self._batch.close()
+        await self.batch.close()
+        await sentinel.close(self._pool)
+        if self._replicas is not None:
+            await self.reader.close()
+            await sentinel.close(self._replicas)
 
     def call(self, call: RedisCommand) -> asyncio.Future[Any]:
-        return self._batch.send(call)
+        return self.batch.send(call)
 
     def command(self, *parts: bytes | str | int) -> asyncio.Future[Any]:
-        return self._batch.send(RedisCommand(*parts))
+        return self.batch.send(RedisCommand(*parts))
 
     async def identity(self) -> str:
         server: bytes = await self.command("INFO", "server")
@@ -115,15 +186,23 @@ class BatchingClient:
     def connection(self) -> AbstractConnection:
         return cast(AbstractConnection, self._pool.make_connection())
 
+    def by_node(self, names: Sequence[bytes]) -> Sequence[tuple[AsyncClient, Sequence[bytes]]]:
+        return [(self, names)]
+
+    def nodes(self) -> Sequence[AsyncClient]:
+        return [self]
+
 
 class MemoryClient:
     """A client of a fakeredis in this process; every *name* is one store."""
 
     def __init__(self, uri: str, settings: BatchSettings, name: str = "") -> None:
+        self.uri = uri
         self.name = name or uri
-        self._uri = uri
-        self._redis: redis.asyncio.Redis = _fakeredis().FakeAsyncRedis(
-            server=_fake_server(uri), protocol=2
+        self.settings = settings
+        self.reader: Any = self
+        self._redis: redis.asyncio.Redis = fakeredis().FakeAsyncRedis(
+            server=fake_server(uri), protocol=2
         )
         # Answers as Redis gives them, like the batch: no cursor turned into a number.
         self._redis.response_callbacks.clear()
@@ -137,106 +216,29 @@ class MemoryClient:
     async def call(self, call: RedisCommand) -> Any:
         try:
             # fakeredis loads no scripts by itself
-            parts = call.command_with_source() if isinstance(call, Call) else call.command()
-            return await self._redis.execute_command(*parts)
+            return await self.command(*call.with_source().command())
         except ResponseError as refusal:
-            raise _translate_error(refusal, self.name) from refusal
+            raise translate_error(refusal, self.name) from refusal
 
     async def command(self, *parts: bytes | str | int) -> Any:
-        return await self._redis.execute_command(*parts)
+        # fakeredis uses asyncio.wait_for, which before Python 3.12 drops a cancellation that comes
+        # together with the answer: who cancels a task and waits for its end would wait for ever.
+        return await asyncio.shield(asyncio.create_task(self._redis.execute_command(*parts)))
 
     async def identity(self) -> str:
-        return self._uri
+        return self.uri
 
     def connection(self) -> AbstractConnection:
         return cast(AbstractConnection, self._redis.connection_pool.make_connection())
 
+    async def until_replaced(self, connection: AbstractConnection) -> None:
+        await asyncio.Event().wait()
 
-class BlockingClient:
-    """A client for threads: the plugin, Spark and the command line."""
+    def by_node(self, names: Sequence[bytes]) -> Sequence[tuple[AsyncClient, Sequence[bytes]]]:
+        return [(self, names)]
 
-    def __init__(self, uri: str, settings: BatchSettings, connections: int = 64) -> None:
-        """Raises BadConfiguration when the URI cannot be used.
-
-        *connections* is their maximum; further threads wait for one.
-        """
-        self.name = redact_password(uri)
-        self.settings = settings
-        self.connections = connections
-        self._redis: redis.Redis
-        if urlsplit(validate_uri(uri)).scheme == "memory":
-            self._redis = _fakeredis().FakeRedis(server=_fake_server(uri), protocol=2)
-        else:
-            pool = redis.BlockingConnectionPool.from_url(
-                uri, max_connections=connections, timeout=settings.timeout, **_options(settings)
-            )
-            self._redis = redis.Redis(connection_pool=pool)
-        # Answers as Redis gives them, whichever way a command is sent.
-        self._redis.response_callbacks.clear()
-
-    def call(self, call: RedisCommand) -> Any:
-        try:
-            return self._redis.execute_command(*call.command())
-        except NoScriptError as error:
-            if not isinstance(call, Call):
-                raise _translate_error(error, self.name) from error
-            return self.command(*call.command_with_source())
-        except (RedisError, OSError) as error:
-            raise _translate_error(error, self.name) from error
-
-    def command(self, *parts: bytes | str | int) -> Any:
-        try:
-            return self._redis.execute_command(*parts)
-        except (RedisError, OSError) as error:
-            raise _translate_error(error, self.name) from error
-
-    def calls(self, calls: Sequence[RedisCommand]) -> list[Any]:
-        """Returns the answers of calls that are sent together, but are not atomic."""
-        with self._redis.pipeline(transaction=False) as pipeline:
-            for call in calls:
-                pipeline.execute_command(*call.command())
-            try:
-                answers = pipeline.execute(raise_on_error=False)
-            except (RedisError, OSError) as error:
-                raise _translate_error(error, self.name) from error
-        for place, answer in enumerate(answers):
-            if isinstance(answer, NoScriptError):
-                answers[place] = self.call(calls[place])
-            elif isinstance(answer, RedisError):
-                raise _translate_error(answer, self.name) from answer
-        return answers
-
-    def commands(self, *commands: tuple[bytes | str | int, ...]) -> list[Any]:
-        """Returns the answers of plain commands, as `calls` does."""
-        return self.calls([RedisCommand(*command) for command in commands])
-
-    def listener(self) -> redis.client.PubSub:
-        return cast(redis.client.PubSub, self._redis.pubsub())
-
-    def close(self) -> None:
-        self._redis.close()
-
-
-def settings(options: Mapping[str, Any]) -> BatchSettings:
-    """Returns the settings from options by name; other options are ignored."""
-    known = BatchSettings.__struct_fields__
-    return BatchSettings(**{name: options[name] for name in options if name in known})
-
-
-def check_options(options: Mapping[str, Any]) -> None:
-    """Raises BadConfiguration when one of `settings` is of another type, or not above 0.
-
-    Others are ignored: operators have some for stock Zaqar's stores.
-    """
-    for name in BatchSettings.__struct_fields__:
-        if name not in options:
-            continue
-        try:
-            msgspec.convert({name: options[name]}, BatchSettings)
-        except msgspec.ValidationError as error:
-            raise errors.BadConfiguration(f'"{name}": {error}') from error
-        if not options[name] > 0:
-            raise errors.BadConfiguration(f'"{name}" must be more than 0')
+    def nodes(self) -> Sequence[AsyncClient]:
+        return [self]
 
 
 def client(uri: str, settings: BatchSettings, name: str = "") -> AsyncClient:
@@ -248,20 +250,41 @@ def client(uri: str, settings: BatchSettings, name: str = "") -> AsyncClient:
     uri = validate_uri(uris.to_redis_uri(uri))
     if urlsplit(uri).scheme == "memory":
         return MemoryClient(uri, settings, name)
+    if uris.is_cluster(uri):
+        name = name or redact_password(uri)
+
+        def connect(
+            node: Primary, take_over: Callable[[PendingCommand, RedisError], bool]
+        ) -> BatchingClient:
+            return BatchingClient(uris.of_node(uri, *node), settings, name, take_over)
+
+        def connect_reader(primary: Any, host: str, port: int) -> ReplicaReader:
+            node = uris.of_node(uri, host, port)
+            pool = _pool(node, settings, redis_connect_func=begin_reading, socket_timeout=None)
+            return ReplicaReader(primary, pool, settings, name, redact_password(node))
+
+        seeds = [Primary(*each) for each in uris.hosts(uri, PORT)]
+        return ClusterClient(seeds, connect, connect_reader, settings, name, redact_password(uri))
     return BatchingClient(uri, settings, name)
 
 
 def validate_uri(uri: str) -> str:
     """Returns the URI.  Raises BadConfiguration when it names no Redis."""
+    given = uri
     try:
         parts = urlsplit(uri)
         if parts.scheme == "memory":
             return uri
-        if parts.scheme not in ("redis", "rediss", "unix"):
+        if uris.is_cluster(uri):
+            if parts.path.strip("/") or "db" in parse_qs(parts.query):
+                raise ValueError("a Redis Cluster has only one database: name none")
+            uri = uris.of_node(uri, *uris.hosts(uri, PORT)[0])
+            parts = urlsplit(uri)
+        if parts.scheme.removesuffix("+sentinel") not in ("redis", "rediss", "unix"):
             raise ValueError(f'unknown scheme "{parts.scheme}"')
         if parts.scheme == "unix" and not parts.path:
             raise ValueError("no path to a socket")
-        if parts.scheme != "unix" and not re.fullmatch(r"/?\d*", parts.path):
+        if parts.scheme in ("redis", "rediss") and not re.fullmatch(r"/?\d*", parts.path):
             raise ValueError("the path must be a database number")
         _pool(uri, BatchSettings()).make_connection()
     except TypeError as error:  # redis-py passes options on as they come
@@ -270,7 +293,7 @@ def validate_uri(uri: str) -> str:
         raise errors.BadConfiguration(f"storage URI {redact_password(uri)}: {why}") from error
     except ValueError as error:
         raise errors.BadConfiguration(f"storage URI {redact_password(uri)}: {error}") from error
-    return uri
+    return given
 
 
 @asynccontextmanager
@@ -283,7 +306,15 @@ async def connected(uri: str, settings: BatchSettings) -> AsyncIterator[AsyncCli
         await opened.close()
 
 
-def _options(settings: BatchSettings) -> dict[str, Any]:
+def _refuse_replica(pending: PendingCommand, refusal: RedisError) -> bool:
+    """Gives up the connection to a primary that has become a replica."""
+    if isinstance(refusal, ReadOnlyError):
+        raise redis.ConnectionError("the server has become a replica")
+    return False
+
+
+def connection_options(settings: BatchSettings) -> dict[str, Any]:
+    """Returns redis-py's options of every connection."""
     # redis-py must not retry: a verb that may have been done is not repeated.
     return {
         "socket_timeout": settings.timeout,
@@ -298,20 +329,37 @@ def _keepalive(uri: str) -> dict[str, Any]:
     return {} if urlsplit(uri).scheme == "unix" else {"socket_keepalive": True}
 
 
-def _pool(uri: str, settings: BatchSettings, **options: Any) -> redis.asyncio.ConnectionPool:
-    return redis.asyncio.ConnectionPool.from_url(
-        uri, **(_options(settings) | _keepalive(uri) | options)
-    )
+def _pool(
+    uri: str, settings: BatchSettings, *, replicas: bool = False, **options: Any
+) -> redis.asyncio.ConnectionPool:
+    options = connection_options(settings) | _keepalive(uri) | options
+    if uris.is_sentinel(uri):
+        if replicas:
+            options["redis_connect_func"] = begin_reading_copy
+        return sentinel.async_pool(uri, options, replicas=replicas)
+    return redis.asyncio.ConnectionPool.from_url(uri, **options)
 
 
-def _translate_error(error: Exception, store: str) -> Exception:
+def translate_error(error: Exception, store: str, *, in_cluster: bool = False) -> Exception:
+    """Returns what callers get for an error of redis-py; the same if it is theirs.
+
+    *in_cluster*: the client knows that the store is a cluster, and follows slots that move.
+    """
     if isinstance(error, (redis.TimeoutError, TimeoutError)):
         return errors.StoreTimeout(store)
     if isinstance(error, (redis.ConnectionError, OSError, AuthenticationError)):
         return errors.StoreUnavailable(store)
+    if not in_cluster and (isinstance(error, MovedError) or _NOT_HERE in str(error)):
+        _REFUSALS.note(store, "is a node of a cluster", error)
+        return errors.StoreInCluster(store)
+    # Their texts lack these words.
+    if isinstance(error, (MovedError, AskError, TryAgainError, ClusterDownError)):
+        return errors.StoreRefuses(store)
     text = str(error)
     if text.startswith(_MOVE_LOCKED):
         return errors.MoveLocked(MoveLock.parse(text.removeprefix(_MOVE_LOCKED)))
+    if _FULL.search(text):
+        return memory_guard.refusal(store)
     if refusal := _TRANSIENT.search(text):
         _REFUSALS.note(store, refusal[0], error)
         return errors.StoreRefuses(store)
@@ -321,11 +369,13 @@ def _translate_error(error: Exception, store: str) -> Exception:
 _FAKES: dict[str, Any] = {}
 
 
-def _fake_server(uri: str) -> Any:
-    return _FAKES.setdefault(uri, _fakeredis().FakeServer(server_type="redis"))
+def fake_server(uri: str) -> Any:
+    """Returns the store of a ``memory://`` URI."""
+    return _FAKES.setdefault(uri, fakeredis().FakeServer(server_type="redis"))
 
 
-def _fakeredis() -> Any:
+def fakeredis() -> Any:
+    """Returns the package.  Raises BadConfiguration when it is not installed."""
     try:
         import fakeredis
     except ImportError as error:

@@ -5,19 +5,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
-from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import AuthenticationError, RedisError
 
 from zaqar_redis import errors
-
-LOG = logging.getLogger(__name__)
+from zaqar_redis.keyspace.outages import ConnectionLog
 
 Parts = Sequence[Coroutine[Any, Any, None]]
+
+#: Seconds after which a task that goes on is cancelled anew.
+_CANCEL_SECONDS = 1.0
+
+
+class KeptConnection(Protocol):
+    """What a keeper needs of a connection; those of redis-py have it."""
+
+    async def connect(self) -> None:
+        """Opens it; raises any exception when that fails."""
+
+    async def disconnect(self, nowait: bool = False) -> None:
+        """Closes it whole, whatever state it is in; *nowait*: without waiting for the peer.
+
+        Raises at most RedisError and OSError.
+        """
+
+
+K = TypeVar("K", bound=KeptConnection)
 
 
 @contextlib.asynccontextmanager
@@ -32,13 +48,13 @@ async def answer_within(seconds: float) -> AsyncIterator[None]:
         raise
 
 
-class ConnectionKeeper:
+class ConnectionKeeper(Generic[K]):
     """Keeps one connection open, from `start` to `close`."""
 
     def __init__(
         self,
-        connect: Callable[[], AbstractConnection],
-        serve: Callable[[AbstractConnection], Parts],
+        connect: Callable[[], K],
+        serve: Callable[[K], Parts],
         on_lost: Callable[[], None],
         *,
         name: str,
@@ -60,38 +76,48 @@ class ConnectionKeeper:
         self._serve = serve
         self._on_lost = on_lost
         self._name = name
-        self._about = {"action": action, "store": store}
+        self._log = ConnectionLog(name, store, action)
         self._timeout = timeout
         self._backoff = self._pause = backoff
         self._backoff_max = backoff_max
-        self._logged_reason = ""
         self._task: asyncio.Task[None] | None = None
+        self._is_closing = False
         #: why there is no connection, or the last one was lost
         self.error: Exception | None = None
 
     def start(self) -> None:
+        self._is_closing = False
         self._task = asyncio.create_task(self._run(), name=self._name)
 
     async def close(self) -> None:
-        if self._task:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        try:
+            while self._task and not self._task.done():
+                # Again and again, until it is noticed: redis-py sends by wait_for, which loses a
+                # cancellation that comes when it is done (Python 3.11).
+                if not self._is_closing:
+                    self._task.cancel()
+                await asyncio.wait([self._task], timeout=_CANCEL_SECONDS)
+        finally:
+            self._log.closed()
 
-    def confirm(self) -> None:
-        """Notes that the connection works: the next loss is logged, and repaired at once."""
-        self._pause, self._logged_reason, self.error = self._backoff, "", None
+    def confirm(self, address: str = "") -> bool:
+        """Notes that the connection works: the next loss is logged, and repaired at once.
+
+        Returns whether it is the first of this process to its place.  *address*: of the server,
+        when the name does not have it.
+        """
+        self._pause, self.error = self._backoff, None
+        return self._log.back(address)
 
     async def _run(self) -> None:
         while True:
             connection = self._connect()
-            closing = False
             try:
                 async with answer_within(self._timeout):
                     await connection.connect()
-                await _run_until_one_ends(self._serve(connection))
+                await run_until_one_ends(self._serve(connection))
             except asyncio.CancelledError:
-                closing = True
+                self._is_closing = True
                 raise
             except Exception as error:  # whatever broke it, only a new connection repairs it
                 self._note(error)
@@ -99,7 +125,7 @@ class ConnectionKeeper:
                 self._on_lost()
                 # TLS waits for its peer at the end; not on a connection that is lost.
                 with contextlib.suppress(RedisError, OSError):
-                    await connection.disconnect(nowait=not closing)
+                    await connection.disconnect(nowait=not self._is_closing)
             # Jitter: after an outage the workers must not all come back at once.
             await asyncio.sleep(self._pause * random.uniform(0.5, 1.5))
             self._pause = min(2 * self._pause, self._backoff_max)
@@ -108,13 +134,10 @@ class ConnectionKeeper:
         self.error = error
         if isinstance(error, AuthenticationError):
             self._pause = self._backoff_max
-        # Once: a store that is unavailable for an hour would fill the log.
-        if errors.reason(error) != self._logged_reason:
-            self._logged_reason = errors.reason(error)
-            LOG.warning("no %s: %s", self._name, self._logged_reason, extra=self._about)
+        self._log.lost(errors.reason(error))
 
 
-async def _run_until_one_ends(parts: Parts) -> None:
+async def run_until_one_ends(parts: Parts) -> None:
     """Raises what the first one raises that ends."""
     tasks = [asyncio.create_task(part) for part in parts]
     try:

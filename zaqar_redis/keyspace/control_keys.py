@@ -17,6 +17,7 @@ class ControlKeys:
         "catalogue",
         "deleted",
         "flavors",
+        "format",
         "installation",
         "jobs",
         "largest_queues",
@@ -50,6 +51,9 @@ class ControlKeys:
         self.deleted = _CONTROL + b"deleted"
         #: string: the id that marks the stores of this installation
         self.installation = _CONTROL + b"installation"
+        #: hash: version of the store's format, and the version that releases need.  Every store
+        #: has it, by a name that releases before it take for one of the service
+        self.format = _CONTROL + b"format"
         #: string: how often pools and flavors have changed
         self.version = _CONTROL + b"version"
         #: hash: project -> its quota, as JSON

@@ -15,7 +15,7 @@ import hashlib
 import re
 from urllib.parse import quote, unquote
 
-from zaqar_redis.keyspace import slot_indexes
+from zaqar_redis.keyspace import routing_keys, slot_indexes
 from zaqar_redis.keyspace.control_keys import ControlKeys
 from zaqar_redis.rules import is_topic
 
@@ -27,9 +27,11 @@ _CACHE_SIZE = 4096
 class SentKeys:
     """Keys that are sent again and again, and so packed once for each script."""
 
-    __slots__ = ("packed_heads",)
+    __slots__ = ("packed_heads", "slot")
 
     def __init__(self) -> None:
+        #: of a Redis Cluster; None: not computed yet
+        self.slot: int | None = None
         #: name of a script -> how a call of it begins, for `script.Call`
         self.packed_heads: dict[str, bytes] = {}
 
@@ -307,11 +309,14 @@ class DedupKeys:
 
 
 _CHANNELS = b"zr:channel:"
+_BUS = b"zr:bus:"
 #: PUB/SUB channel: queues with the first delivery that is due, by their names in the catalogue.
 DELIVERIES = b"zr:deliveries"
-#: PUB/SUB channel of all nodes, and prefix of those of single nodes.
-NODES = b"zr:nodes"
+#: Of the PUB/SUB channels of nodes.
+_PREFIX = b"zr:"
 _RESERVED_EPOCH = b"zr:unborn:"
+_WRITTEN = b"zr:written:"
+_TAG = re.compile(rb"\{([^}]+)\}")
 _LIST = b"zr:queues:"
 #: Behind the name of a project, in which a colon is encoded.
 _OF_TOPICS = b":topics"
@@ -332,6 +337,16 @@ OWNER = b"zr:owner"
 of_queue = functools.lru_cache(maxsize=_CACHE_SIZE)(QueueKeys)
 of_channel = functools.lru_cache(maxsize=_CACHE_SIZE)(ChannelKeys)
 of_project = functools.lru_cache(maxsize=_CACHE_SIZE)(ProjectKeys)
+
+
+def pubsub_of(channel: bytes) -> bytes:
+    """Returns the PUB/SUB channel of a channel, by its name on buses, or of nodes."""
+    return of_channel(channel.decode()).news if b"/" in channel else _PREFIX + channel
+
+
+def of_bus_channel(channel: bytes) -> bytes:
+    """Returns the PUB/SUB channel of a channel of a bus that stores nothing."""
+    return _BUS + channel
 
 
 def project_of(listing: bytes) -> str:
@@ -361,10 +376,20 @@ def queue_tag(key: bytes) -> bytes | None:
     return found[1] if found and known else None
 
 
+def written(key: bytes | str | int) -> bytes:
+    """Returns the name of what is written behind changes of a key, in its slot."""
+    name = key if isinstance(key, bytes) else str(key).encode()
+    tag = _TAG.search(name)
+    return _WRITTEN + b"{%b}" % (tag[1] if tag else name)
+
+
 def is_service_key(key: bytes) -> bool:
     """Returns whether a key that is no queue's belongs to the service."""
-    prefixes = (_LIST, _CHANNELS, _RESERVED_EPOCH, *slot_indexes.PREFIXES, ControlKeys.prefix)
-    return key in (SWEEPER, NOTIFIER, OWNER) or key.startswith(prefixes)
+    prefixes = (
+        *(_LIST, _CHANNELS, routing_keys.PREFIX, _RESERVED_EPOCH, _WRITTEN),
+        *slot_indexes.PREFIXES,
+    )
+    return key in (SWEEPER, NOTIFIER, OWNER) or key.startswith((*prefixes, ControlKeys.prefix))
 
 
 def entry(project: str, queue: str) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stores refuse, in the log: e.g. every post while one is full."""
+"""What stores and buses refuse, in the log: e.g. every post while one is full."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _KINDS_MAX = 1000
 class RefusalLog:
     """Logs the first refusal of a kind at once, then one every 30 s, with how many came between."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "store") -> None:
+        """*what*: refuses, a store or a bus."""
+        self._what = what
         #: by store and kind: when it was logged (monotonic), and how many were not since then
         self._logged: dict[tuple[str, str], tuple[float, int]] = {}
 
@@ -35,9 +37,10 @@ class RefusalLog:
         self._logged[store, kind] = now, 0
         more = f" ({left_out} more in the {now - at:.0f} s before)" if left_out else ""
         LOG.warning(
-            "the store %s refuses: %s%s",
+            "the %s %s refuses: %s%s",
+            self._what,
             store,
             errors.reason(error),
             more,
-            extra={"action": "store_refused", "store": store},
+            extra={"action": f"{self._what}_refused", "store": store},
         )

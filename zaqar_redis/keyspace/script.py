@@ -23,6 +23,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
 import hiredis
 
+from zaqar_redis.keyspace import commands, slot_indexes
 from zaqar_redis.keyspace.keys import SentKeys
 from zaqar_redis.keyspace.script_source import ScriptSource
 
@@ -51,6 +52,37 @@ class RedisCommand:
         """Returns the command as it is sent (RESP)."""
         return _pack(self._parts)
 
+    def with_source(self) -> RedisCommand:
+        """Returns the command for a server that may lack its script."""
+        return self
+
+    def of_cluster(self) -> RedisCommand:
+        """Returns the command for a node of a Redis Cluster."""
+        return self
+
+    def key(self) -> Argument | None:
+        """Returns the first key of the command; None: it has none."""
+        name = self._parts[0]
+        if name in commands.OF_SERVER:
+            return None
+        if name in ("EVAL", "EVALSHA"):
+            return self._parts[3] if self._parts[2] else None
+        return self._parts[1]
+
+    def slot(self) -> int | None:
+        """Returns the Redis Cluster slot of the command; None: every node can do it."""
+        key = self.key()
+        return None if key is None else slot_indexes.slot_of_key(key)
+
+    @property
+    def writes(self) -> bool:
+        return self._parts[0] not in commands.READING
+
+    @property
+    def needs_memory(self) -> bool:
+        """Whether a store that is nearly full does not get it."""
+        return False
+
 
 class Call(RedisCommand):
     """One script with its keys and arguments, ready to send."""
@@ -66,21 +98,41 @@ class Call(RedisCommand):
     def command(self) -> tuple[Argument, ...]:
         return ("EVALSHA", self.script.sha, *self._tail())
 
-    def command_with_source(self) -> tuple[Argument, ...]:
-        """Returns the command for a server that lacks its script."""
-        return ("EVAL", self.script.source, *self._tail())
+    def with_source(self) -> RedisCommand:
+        return RedisCommand("EVAL", self.script.source, *self._tail())
 
-    def packed_with_source(self) -> bytes:
-        return _pack(self.command_with_source())
+    def of_cluster(self) -> RedisCommand:
+        script = self.script.of_cluster
+        return self if script is self.script else Call(script, self._keys, self._args)
+
+    def key(self) -> Argument | None:
+        found = self.script.keys_of(self._keys)
+        return found[0] if found else None
+
+    def slot(self) -> int | None:
+        keys = self._keys
+        if not isinstance(keys, SentKeys):
+            return super().slot()
+        if keys.slot is None:
+            keys.slot = super().slot()
+        return keys.slot
+
+    @property
+    def writes(self) -> bool:
+        return self.script.writes
+
+    @property
+    def needs_memory(self) -> bool:
+        return self.script.needs_memory
 
     def packed(self) -> bytes:
         if not isinstance(self._keys, SentKeys):
             return _pack(self.command())
         script, heads = self.script, self._keys.packed_heads
-        head = heads.get(script.name)
+        head = heads.get(script.sha)
         if head is None:
             parts = _pack(("EVALSHA", script.sha, *script.key_parts(self._keys)))
-            head = heads[script.name] = parts[parts.index(b"\r") :]
+            head = heads[script.sha] = parts[parts.index(b"\r") :]
         args = _pack(self._args)
         count = 3 + len(script.keys) + len(self._args)
         return b"*%d%b%b" % (count, head, args[args.index(b"\n") + 1 :])
@@ -97,13 +149,19 @@ def _pack(parts: tuple[Argument, ...]) -> bytes:
 class Script:
     """The script of one verb: ``lua/<resource>_<verb>.lua``."""
 
-    def __init__(self, name: str) -> None:
-        """Raises ValueError when the script's signature or an include is wrong."""
+    def __init__(self, name: str, publish: str = "PUBLISH") -> None:
+        """*publish*: of `ScriptSource`.
+
+        Raises ValueError when the script's signature or an include is wrong.
+        """
         self.name = name
-        read = ScriptSource.load(name)
-        self.source = read.text
+        read = ScriptSource.load(name, publish)
+        self.source, self.writes = read.text, read.writes
+        self.needs_memory = "deny-oom" in read.flags
         self.keys, self.args, self.takes_rest = tuple(read.keys), tuple(read.args), read.takes_rest
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
+        is_sharded = not read.publishes or publish == "SPUBLISH"
+        self.of_cluster = self if is_sharded else Script(name, "SPUBLISH")
         self._pick_keys = _picker(attrgetter, self.keys)
         self._pick_args = _picker(itemgetter, self.args)
 
@@ -122,8 +180,11 @@ class Script:
 
     def key_parts(self, keys: object) -> tuple[Argument, ...]:
         """Returns the number of keys, and the keys."""
-        found = keys if isinstance(keys, tuple) else self._pick_keys(keys)
+        found = self.keys_of(keys)
         return (len(found), *found)
+
+    def keys_of(self, keys: object) -> tuple[Any, ...]:
+        return keys if isinstance(keys, tuple) else self._pick_keys(keys)
 
 
 def _picker(getter: Any, names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:

@@ -11,6 +11,8 @@ import functools
 import itertools
 from binascii import crc_hqx
 
+from redis.crc import key_slot
+
 #: Slots of a Redis Cluster.
 _SLOTS = 16384
 
@@ -23,6 +25,11 @@ PREFIXES = (_SWEEPS, _DELIVERIES)
 def slot_of(tag: bytes) -> int:
     """Returns the Redis Cluster slot of a hash tag: by CRC-16, XMODEM's."""
     return crc_hqx(tag, 0) % _SLOTS
+
+
+def slot_of_key(key: bytes | str | int) -> int:
+    """Returns the Redis Cluster slot of a key."""
+    return key_slot(key if isinstance(key, bytes) else str(key).encode())
 
 
 def of_sweeps() -> tuple[bytes, ...]:

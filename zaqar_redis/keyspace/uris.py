@@ -7,9 +7,19 @@ import re
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 #: Schemes by which stock Zaqar tells this driver's pools from those of its own.
-_ZAQAR_SCHEMES = {"zaqar-redis": "redis", "zaqar-redis+tls": "rediss", "zaqar-redis+unix": "unix"}
+_ZAQAR_SCHEMES = {
+    "zaqar-redis": "redis",
+    "zaqar-redis+tls": "rediss",
+    "zaqar-redis+unix": "unix",
+    "zaqar-redis+sentinel": "redis+sentinel",
+    "zaqar-redis+tls+sentinel": "rediss+sentinel",
+    "zaqar-redis+cluster": "redis+cluster",
+    "zaqar-redis+tls+cluster": "rediss+cluster",
+}
 _FOR_STOCK = {plain: own for own, plain in _ZAQAR_SCHEMES.items()}
-SCHEMES = (*_FOR_STOCK, *_ZAQAR_SCHEMES)
+#: A host, or an IPv6 address in brackets; and its port.
+_HOST = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::(\d+))?")
+SCHEMES = (*_ZAQAR_SCHEMES, *_FOR_STOCK)
 
 
 def to_redis_uri(uri: str) -> str:
@@ -43,12 +53,46 @@ def normalize(uri: str) -> str:
     plain = to_redis_uri(uri)
     parts = urlsplit(plain)
     option = parse_qs(parts.query).get("db", [""])[0]
+    if is_sentinel(plain) or is_cluster(plain):
+        named = ",".join(sorted(f"{host}:{port}" for host, port in hosts(plain, 0)))
+        return f"{parts.scheme}://{named}{parts.path.rstrip('/')}?db={option or 0}"
     if parts.scheme == "unix":
         return f"unix://{parts.path}?db={option or 0}"
     if parts.scheme not in ("redis", "rediss"):
         return uri
     database = parts.path.strip("/") or option or 0
     return f"{parts.scheme}://{parts.hostname or ''}:{parts.port or 6379}/{database}"
+
+
+def is_sentinel(uri: str) -> bool:
+    return urlsplit(uri).scheme in ("redis+sentinel", "rediss+sentinel")
+
+
+def is_cluster(uri: str) -> bool:
+    return urlsplit(uri).scheme in ("redis+cluster", "rediss+cluster")
+
+
+def hosts(uri: str, port: int) -> list[tuple[str, int]]:
+    """Returns the hosts that the URI names, separated by commas; *port*: of those without one.
+
+    Raises ValueError.
+    """
+    found = []
+    for each in urlsplit(uri).netloc.rpartition("@")[2].split(","):
+        match = _HOST.fullmatch(each)
+        if match is None:
+            raise ValueError(f'"{each}" is no host: write HOST:PORT,HOST:PORT')
+        found.append(((match[1] or match[2]), int(match[3] or port)))
+    return found
+
+
+def of_node(uri: str, host: str, port: int) -> str:
+    """Returns the URI of one node, with the user, password and options of a URI of several."""
+    parts = urlsplit(uri)
+    userinfo, at, _ = parts.netloc.rpartition("@")
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{parts.scheme.partition('+')[0]}://{userinfo}{at}{address}{query}"
 
 
 def redact_password(uri: str) -> str:

@@ -35,6 +35,16 @@ HTTP_REJECTED = Counter(
     known=("400", "408", "431", "503"),
 )
 LONG_POLLS = Gauge("long_polls_waiting", "Requests that wait for messages.")
+REQUESTS_IN_FLIGHT = Gauge(
+    "requests_in_flight",
+    "Requests that are not answered yet, without those that wait for messages.",
+)
+REQUESTS_REFUSED = Counter(
+    "requests_refused",
+    "Requests refused because the worker, or the project in it, has too many in flight.",
+    ("bound",),
+    known=("worker", "project"),
+)
 AUTH_REFUSED = Counter(
     "auth_refusals",
     "Requests and actions refused for who sends them: unauthenticated is 401, forbidden 403.",
@@ -63,6 +73,13 @@ STORE_UP = Gauge(
     per_worker=True,
     least=True,
 )
+REPLICA_UP = Gauge(
+    "replica_up",
+    "The same of the replica that the worker reads from; while it is away, the primary is asked.",
+    ("store",),
+    per_worker=True,
+    least=True,
+)
 STORE_MEMORY_USED = Gauge(
     "store_memory_used_bytes",
     "Bytes of memory that the Redis of a pool uses; default: the service's own store.",
@@ -76,6 +93,16 @@ STORE_MEMORY_LIMIT = Gauge(
 STORE_LOST = Counter(
     "store_connections_lost",
     "Connections to a store that were lost; not attempts to connect that failed.",
+    ("store",),
+)
+STORE_NOT_REPLICATED = Counter(
+    "store_not_replicated",
+    "Writes that too few replicas have confirmed in time.",
+    ("store",),
+)
+STORE_FULL = Counter(
+    "store_full_refusals",
+    "Posts and other changes that were refused because the store is full.",
     ("store",),
 )
 STORE_IN_FLIGHT = Gauge("store_commands_in_flight", "Commands without an answer yet.", ("store",))
@@ -108,6 +135,33 @@ RECOVERIES = Counter(
     "Subscriptions that asked for what they had missed: recovered if all of it was there.",
     ("outcome",),
     known=("recovered", "lost"),
+)
+
+# Buses, and the routing service over them
+
+ROUTED = Counter(
+    "routing_deliveries",
+    "Messages of the routing service that were given to connections, by the route they took.",
+    ("route",),
+    known=("user", "role", "broadcast", "connection", "topic"),
+)
+
+BUS_UP = Gauge(
+    "bus_up",
+    "1 if the worker receives what is sent over the bus, 0 if not.",
+    ("bus",),
+    per_worker=True,
+    least=True,
+)
+BUS_LOST = Counter("bus_connections_lost", "Connections to a bus that were lost.", ("bus",))
+BUS_SENT = Counter("bus_messages_sent", "Messages sent over a bus.", ("bus",))
+BUS_RECEIVED = Counter("bus_messages_received", "Messages received over a bus.", ("bus",))
+BUS_DROPPED = Counter(
+    "bus_messages_dropped",
+    "Messages that did not pass. backlog: too many waited to be sent; unavailable: there was no "
+    "connection; too_large: the broker takes no message of that size; missed: this worker should "
+    "have received them, but a slow or lost connection dropped them.",
+    ("bus", "reason"),
 )
 
 # Subscriptions of queues and topics

@@ -1,19 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One attempt to deliver: measured, and never an exception."""
+"""Attempts to deliver: one by itself, and those of a lane."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Coroutine, Sequence
 from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
 
 from zaqar_redis.metrics import definitions as metrics
+from zaqar_redis.notify.items import Item
+from zaqar_redis.notify.owner import LaneOwner
+from zaqar_redis.notify.pace import Pace
 from zaqar_redis.notify.target import Delivery, Outcome, Result, Target
+
+if TYPE_CHECKING:
+    from zaqar_redis.notify.lane import Lane
 
 LOG = logging.getLogger(__name__)
 
 
 async def attempt(target: Target, delivery: Delivery) -> Result:
-    """Returns how it went."""
+    """Returns how it went, which is measured; raises nothing."""
     begun = perf_counter_ns()
     try:
         result = await target.deliver(delivery)
@@ -24,3 +33,81 @@ async def attempt(target: Target, delivery: Delivery) -> Result:
     metrics.NOTIFICATION_DURATIONS.add(perf_counter_ns() - begun, scheme)
     metrics.NOTIFICATIONS.add(scheme, result.outcome.value)
     return result
+
+
+class LaneAttempts:
+    """The attempts of a lane: as many at a time as its subscription and the process allow."""
+
+    def __init__(self, lane: Lane, owner: LaneOwner, rate: float) -> None:
+        """*rate*: messages a second; 0: as many as can be."""
+        self._lane = lane
+        self._owner = owner
+        self._running = 0
+        self._pace = Pace(rate)
+        self._timer: asyncio.TimerHandle | None = None
+        self._pumps_soon = False
+
+    def set_rate(self, rate: float) -> None:
+        self._pace.set_rate(rate)
+
+    def pump_soon(self) -> None:
+        """Begins attempts when all that is offered at once is there: it goes in one batch."""
+        if not self._pumps_soon:
+            self._pumps_soon = True
+            asyncio.get_running_loop().call_soon(self._pump_offered)
+
+    def _pump_offered(self) -> None:
+        self._pumps_soon = False
+        self.pump()
+
+    def pump(self) -> None:
+        """Begins attempts, as many as may be under way."""
+        self.stop()  # each timer that is left would set another one
+        lane = self._lane
+        while lane.has_items and self._running < lane.attempts_max and self._owner.may_begin(lane):
+            if wait := self._pace.wait():
+                self._timer = asyncio.get_running_loop().call_later(wait, self.pump)
+                return
+            if chunk := self._next_chunk():
+                self._owner.begin(self._run(chunk), internal=lane.is_internal)
+
+    def begin(self, other: Coroutine[Any, Any, None]) -> None:
+        """Runs what is to be done inside the installation as one of the attempts."""
+        self._running += 1
+        self._owner.begin(self._run_other(other), internal=True)
+
+    def stop(self) -> None:
+        """Begins none by itself."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _next_chunk(self) -> Sequence[Item]:
+        chunk = self._lane.next_chunk()
+        self._pace.note(len(chunk))
+        self._running += bool(chunk)
+        return chunk
+
+    async def _run(self, chunk: Sequence[Item]) -> None:
+        # A task for each attempt would take a tenth of its time.
+        while chunk:
+            try:
+                await self._lane.attempt(chunk)
+            finally:
+                self._running -= 1
+            chunk = self._following_chunk()
+            self.pump()
+
+    def _following_chunk(self) -> Sequence[Item]:
+        """Returns what a task goes on with; nothing: its turn is over."""
+        lane = self._lane
+        if self._running >= lane.attempts_max or not self._owner.may_go_on(lane):
+            return ()
+        return () if self._pace.wait() else self._next_chunk()
+
+    async def _run_other(self, other: Coroutine[Any, Any, None]) -> None:
+        try:
+            await other
+        finally:
+            self._running -= 1
+        self.pump()

@@ -6,7 +6,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from zaqar_redis.records import Message
+from zaqar_redis.notify.target import Delivery
+from zaqar_redis.records import Message, Subscription
+from zaqar_redis.service.subscription_options import SubscriptionOptions
 from zaqar_redis.storage.deliveries import EnteredMessage, PendingDelivery
 
 
@@ -85,7 +87,28 @@ class Item:
         )
 
 
-def delivery_name(chunk: Sequence[Item]) -> str:
+def delivery_of(
+    chunk: Sequence[Item],
+    source: tuple[str, str],
+    subscription: Subscription,
+    options: SubscriptionOptions,
+) -> Delivery:
+    """Returns the delivery of these items; *source*: project and queue."""
+    first = chunk[0]
+    return Delivery(
+        *source,
+        subscription,
+        options,
+        [item.message for item in chunk if item.message is not None],
+        [item.stored.message for item in chunk if item.stored is not None],
+        first.epoch,
+        first.notice,
+        f"{subscription.id}.{_delivery_name(chunk)}",
+        first.is_replayed,
+    )
+
+
+def _delivery_name(chunk: Sequence[Item]) -> str:
     """Returns what names these deliveries among those of the subscription, in each attempt.
 
     Others may be with them in the next attempt.  That gets another name: a receiver that has had

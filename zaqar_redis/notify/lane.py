@@ -8,9 +8,7 @@ no memory.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import deque
 from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Any
@@ -20,13 +18,13 @@ import msgspec
 from zaqar_redis import errors
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.notify import schedule
-from zaqar_redis.notify.attempt import attempt
+from zaqar_redis.notify.attempt import LaneAttempts, attempt
 from zaqar_redis.notify.backlog import Backlog
 from zaqar_redis.notify.circuit import Circuit
-from zaqar_redis.notify.items import Item, delivery_name
+from zaqar_redis.notify.held_items import HeldItems
+from zaqar_redis.notify.items import Item, delivery_of
 from zaqar_redis.notify.owner import LaneOwner
-from zaqar_redis.notify.pace import Pace
-from zaqar_redis.notify.target import Delivery, Outcome, Result, Target
+from zaqar_redis.notify.target import Outcome, Result, Target
 from zaqar_redis.records import Message, Subscription
 from zaqar_redis.retry_policies import DeliveryRetryPolicy
 from zaqar_redis.service.subscription_options import SubscriptionOptions
@@ -38,9 +36,6 @@ LOG = logging.getLogger(__name__)
 _PAGE = 200
 #: Messages in one delivery to a store: a millisecond or so of its time.
 _INTERNAL_BATCH = 100
-#: Seconds between attempts to deliver inside the installation: they double up to the second.
-_INTERNAL_RETRY_SECONDS, _INTERNAL_RETRY_MAX_SECONDS = 0.5, 15.0
-
 #: Milliseconds until a dead letter is posted again to a store that was away.
 _DEAD_LETTER_PAUSE_MS = 1000
 
@@ -68,23 +63,16 @@ class Lane:
         self.options = options
         self._policy = policy
         self._set_target(target)
-        self._items: deque[Item] = deque()
+        self._items = HeldItems(self._items_max, owner.bytes_max)
         #: it waits until the process may make another attempt
         self.waits = False
-        #: attempts under way
-        self._running = 0
-        #: messages that it has, with those under way, and their bytes
-        self._held = 0
-        self._held_bytes = 0
         self.backlog = Backlog()
         #: the store knows when what waits is due
         self._is_due = False
         self.state = LaneState.FLOWING
         self._has_ended = False
         self.circuit = Circuit()
-        self._pace = Pace(options.rate)
-        self._timer: asyncio.TimerHandle | None = None
-        self._pumps_soon = False
+        self._attempts = LaneAttempts(self, owner, options.rate)
         if subscription.paused:
             self.state = LaneState.HELD
 
@@ -101,7 +89,7 @@ class Lane:
         if is_another:
             self.circuit = Circuit()
         self.subscription, self.options, self._policy = subscription, options, policy
-        self._pace.set_rate(options.rate)
+        self._attempts.set_rate(options.rate)
         self._set_target(target)
         if subscription.paused:
             self._hold(None)
@@ -121,6 +109,11 @@ class Lane:
         return self._target.internal
 
     @property
+    def has_items(self) -> bool:
+        """Whether some wait for their turn."""
+        return bool(self._items)
+
+    @property
     def wants_more(self) -> bool:
         """Whether waiting deliveries are to be read."""
         return self.is_catching_up and not self.is_half_full
@@ -132,9 +125,7 @@ class Lane:
     @property
     def is_half_full(self) -> bool:
         """Whether it has enough to do while more is read."""
-        return self._held > self._items_max // 2 or (
-            self._held > 0 and self._held_bytes > self._owner.bytes_max() // 2
-        )
+        return self._items.is_half_full
 
     @property
     def is_catching_up(self) -> bool:
@@ -143,16 +134,10 @@ class Lane:
     @property
     def page(self) -> int:
         """How many waiting deliveries are to be read at once."""
-        return min(_PAGE, self._items_max)
+        return min(_PAGE, self._items_max())
 
-    @property
     def _items_max(self) -> int:
         return self._owner.items_max(internal=self._target.internal)
-
-    def _has_room(self, item: Item) -> bool:
-        if self._held >= self._items_max:
-            return False
-        return not self._held or self._held_bytes + item.size <= self._owner.bytes_max()
 
     def wait(self) -> None:
         """Goes behind what another notifier has stored: the store says when that is due."""
@@ -169,32 +154,26 @@ class Lane:
 
     def offer(self, items: Sequence[Item]) -> None:
         """Takes new messages, at least one."""
-        number, size = self._held + len(items), self._held_bytes + sum(item.size for item in items)
-        fits = number <= self._items_max and size <= self._owner.bytes_max()
-        if fits and self.state is LaneState.FLOWING and not self._has_ended:
-            self._held, self._held_bytes = number, size
-            self._items.extend(items)
-            self._pump_soon()
+        if len(items) > 1 and not self._items.has_room(items):
+            for item in items:
+                self.offer([item])
             return
-        for item in items:
-            self._offer(item)
-
-    def _offer(self, item: Item) -> None:
-        fits = self._has_room(item)
-        self._hold_item(item)
+        fits = self.state is LaneState.FLOWING and self._items.has_room(items)
+        self._items.take(items)
         if self._has_ended:
-            self._end_item(item)
-        elif self.state is LaneState.FLOWING and fits:
-            self._items.append(item)
-            self._pump_soon()
+            self._end_items(items)
+        elif fits:
+            self._items.append(items)
+            self._attempts.pump_soon()
         else:
-            self._put_behind(item)
+            for item in items:
+                self._put_behind(item)
 
     def offer_due(self, item: Item, pending: PendingDelivery) -> bool:
         """Takes a delivery that is due; returns False when it has it already, or comes to it."""
         if self._in_order and self.is_catching_up and not item.notice:
             return False
-        fits = self.state is not LaneState.HELD and self._has_room(item)
+        fits = self.state is not LaneState.HELD and self._items.has_room([item])
         return self._offer_pending(item, pending, fits=fits)
 
     def offer_waiting(self, item: Item, pending: PendingDelivery) -> bool:
@@ -204,13 +183,13 @@ class Lane:
     def _offer_pending(self, item: Item, pending: PendingDelivery, *, fits: bool) -> bool:
         if self.backlog.has(pending.id) and not self._has_ended:
             return False  # what is about to be stored is read as it will be
-        self._hold_item(item)
+        self._items.take([item])
         if self._has_ended:
-            self._end_item(item)
+            self._end_items([item])
         elif fits or item.notice:
             self.backlog.take(pending.id)
-            self._items.append(item)
-            self._pump_soon()
+            self._items.append([item])
+            self._attempts.pump_soon()
         else:
             self._put_behind(item)
         return True
@@ -222,14 +201,10 @@ class Lane:
             self._owner.hold(self.subscription.id, self._owner.now())
         self._put_off(item, None)
 
-    def _hold_item(self, item: Item) -> None:
-        self._held += 1
-        self._held_bytes += item.size
-
-    def _end_item(self, item: Item) -> None:
-        self._held -= 1
-        self._held_bytes -= item.size
-        self._owner.end_item(item)
+    def _end_items(self, items: Sequence[Item]) -> None:
+        for item in items:
+            self._items.end(item)
+            self._owner.end_item(item)
 
     def forget(self, id: str) -> None:
         """Takes a pending delivery when it is read again: the store knows what became of it."""
@@ -268,101 +243,38 @@ class Lane:
         """Delivers nothing any more: the subscription is gone, or another notifier has it."""
         self._has_ended = True
         while self._items:
-            self._end_item(self._items.popleft())
+            self._end_items([self._items.pop()])
         self.abandon()
 
     def abandon(self) -> int:
         """Forgets what it has, for another notifier; returns how much that was."""
-        if self._timer is not None:
-            self._timer.cancel()
-        number = len(self._items)
-        self._held -= number
-        self._held_bytes -= sum(item.size for item in self._items)
-        self._items.clear()
-        return number
-
-    def _pump_soon(self) -> None:
-        """Begins attempts when all that is offered at once is there: it goes in one batch."""
-        if not self._pumps_soon:
-            self._pumps_soon = True
-            asyncio.get_running_loop().call_soon(self._pump_offered)
-
-    def _pump_offered(self) -> None:
-        self._pumps_soon = False
-        self.pump()
+        self._attempts.stop()
+        return self._items.forget()
 
     def pump(self) -> None:
         """Begins attempts, as many as may be under way."""
-        if self._timer is not None:
-            self._timer.cancel()  # each that is left would set another one
-            self._timer = None
-        while self._items and self._running < self._limit and self._owner.may_begin(self):
-            if wait := self._pace.wait():
-                self._timer = asyncio.get_running_loop().call_later(wait, self.pump)
-                return
-            chunk = self._next_chunk()
-            if chunk:
-                self._running += 1
-                self._owner.begin(self._attempt(chunk), internal=self._target.internal)
+        self._attempts.pump()
 
     @property
-    def _limit(self) -> int:
-        """Attempts that may be under way."""
+    def attempts_max(self) -> int:
+        """How many may be under way."""
         return 1 if self._in_order or not self.circuit.is_closed else self.options.concurrency
 
-    def _next_chunk(self) -> list[Item]:
-        """Removes what goes into one attempt; nothing when it has expired."""
-        items, now = self._items, self._owner.now()
-        chunk: list[Item] = []
-        while items and len(chunk) < self._batch:
-            single = items[0].is_single
-            if chunk and (single or items[0].epoch != chunk[0].epoch):
-                break
-            item = items.popleft()
-            if item.expires <= now:
+    def next_chunk(self) -> Sequence[Item]:
+        """Removes what goes into one attempt; nothing: nothing waits for its turn."""
+        chunk: Sequence[Item] = ()
+        while self._items and not chunk:
+            chunk, expired = self._items.next_chunk(self._batch, self._owner.now())
+            for item in expired:
                 self._give_up(item, Result(Outcome.REFUSED, "it expired before it was delivered"))
-                continue
-            chunk.append(item)
-            if single:
-                break
-        self._pace.note(len(chunk))
         return chunk
 
-    async def _attempt(self, chunk: Sequence[Item]) -> None:
-        # A task for each attempt would take a tenth of its time.
-        while chunk:
-            subscription = self.subscription
-            result = await attempt(self._target, self._delivery(chunk))
-            try:
-                await self._settle(chunk, result, subscription)
-            finally:
-                self._running -= 1
-            chunk = self._following_chunk()
-            self.pump()
-
-    def _following_chunk(self) -> Sequence[Item]:
-        """Returns what a task goes on with; nothing: its turn is over."""
-        if self._running >= self._limit or not self._owner.may_go_on(self) or self._pace.wait():
-            return ()
-        chunk = self._next_chunk()
-        self._running += bool(chunk)
-        return chunk
-
-    def _delivery(self, chunk: Sequence[Item]) -> Delivery:
-        first = chunk[0]
+    async def attempt(self, chunk: Sequence[Item]) -> None:
+        """Attempts to deliver these items, and settles how that went."""
         subscription = self.subscription
-        return Delivery(
-            self._owner.project,
-            self._owner.queue,
-            subscription,
-            self.options,
-            [item.message for item in chunk if item.message is not None],
-            [item.stored.message for item in chunk if item.stored is not None],
-            first.epoch,
-            first.notice,
-            f"{subscription.id}.{delivery_name(chunk)}",
-            first.is_replayed,
-        )
+        source = self._owner.project, self._owner.queue
+        delivery = delivery_of(chunk, source, subscription, self.options)
+        await self._settle(chunk, await attempt(self._target, delivery), subscription)
 
     async def _settle(
         self, chunk: Sequence[Item], result: Result, subscription: Subscription
@@ -371,18 +283,15 @@ class Lane:
         if result.outcome is Outcome.DELIVERED:
             if self.circuit.record_success():
                 LOG.info("the endpoint answers again", extra=self._about("circuit_closed"))
-            for item in chunk:
-                self._end_item(item)
+            self._end_items(chunk)
             self._owner.count(self.subscription.id, DeliveryCount(delivered=len(chunk)))
             metrics.NOTIFIED.add(self._scheme, by=len(chunk))
         elif self._has_ended:
-            for item in chunk:
-                self._end_item(item)
+            self._end_items(chunk)
         elif result.outcome is Outcome.GONE:
             if await self._owner.end_subscription(subscription):
                 self.end()
-                for item in chunk:
-                    self._end_item(item)
+                self._end_items(chunk)
             else:
                 self._retry(chunk, result)
         elif result.outcome is Outcome.REFUSED and len(chunk) > 1:
@@ -431,21 +340,20 @@ class Lane:
             for item in items:
                 self._put_off(item, None)
         else:
-            self._items.extendleft(reversed(items))
+            self._items.put_first(items)
 
     def _delay(self, item: Item, result: Result) -> float | None:
         """Returns the seconds until the next attempt; None: there is none."""
         if not self._target.internal:
             return schedule.delay(self._policy, item.attempts, result.retry_after)
-        doubled: float = _INTERNAL_RETRY_SECONDS * 2 ** min(item.attempts - 1, 8)
-        return min(_INTERNAL_RETRY_MAX_SECONDS, doubled)
+        return schedule.internal_delay(item.attempts)
 
     def _hold(self, until: int | None) -> None:
         """Delivers nothing until that time of the store; None: until it is resumed."""
         self.state, self._is_due = LaneState.HELD, until is not None
         self._owner.hold(self.subscription.id, until)
         while self._items:
-            self._put_off(self._items.popleft(), None)
+            self._put_off(self._items.pop(), None)
 
     def _put_off(self, item: Item, due: int | None, result: Result | None = None) -> None:
         """Stores an item, to be tried at a time; None: with all that waits."""
@@ -456,7 +364,7 @@ class Lane:
         self._owner.store(msgspec.structs.replace(base, **changes), failed=False)
         self.backlog.put_back(base.id)
         item.pending = None  # it stays
-        self._end_item(item)
+        self._end_items([item])
         self._end_hold()
 
     def _give_up(self, item: Item, result: Result) -> None:
@@ -466,10 +374,9 @@ class Lane:
         )
         if item.stored is None or item.expires <= self._owner.now():
             self._count_failed(result)
-            self._end_item(item)
+            self._end_items([item])
         elif self.options.dead_letter_queue:
-            self._running += 1
-            self._owner.begin(self._dead_letter(item, item.stored.message, result), internal=True)
+            self._attempts.begin(self._dead_letter(item, item.stored.message, result))
         else:
             self._keep_failed(item, result)
 
@@ -482,14 +389,14 @@ class Lane:
         pending = item.new_pending(self.subscription.id, result.status, result.error)
         self._owner.store(pending, failed=True)
         item.pending = None  # it stays, as one that failed
-        self._end_item(item)
+        self._end_items([item])
 
     async def _dead_letter(self, item: Item, message: Message, result: Result) -> None:
         try:
             await self._owner.dead_letter(self, message, result)
         except errors.Unavailable:  # given up again later
             if self._in_order and self.state is not LaneState.HELD:
-                self._items.appendleft(item)
+                self._items.put_first([item])
                 self._hold(self._owner.now() + _DEAD_LETTER_PAUSE_MS)
             else:
                 due = None if self._in_order else self._owner.now() + _DEAD_LETTER_PAUSE_MS
@@ -502,9 +409,7 @@ class Lane:
             self._keep_failed(item, result)
         else:
             self._count_failed(result)
-            self._end_item(item)
-        self._running -= 1
-        self.pump()
+            self._end_items([item])
 
     def _about(self, action: str) -> dict[str, str]:
         return {

@@ -20,6 +20,8 @@ RETRY_AFTER_MAX = 3600.0
 _STEP = 5
 #: of a delay: enough to spread what failed together, too little to be noticed
 _JITTER = 0.1
+#: Seconds between attempts to deliver inside the installation: they double up to the second.
+_INTERNAL, _INTERNAL_MAX = 0.5, 15.0
 
 
 def delay(policy: DeliveryRetryPolicy, attempt: int, retry_after: float | None) -> float | None:
@@ -35,6 +37,12 @@ def delay(policy: DeliveryRetryPolicy, attempt: int, retry_after: float | None) 
         return None
     seconds = max(seconds, min(retry_after or 0.0, RETRY_AFTER_MAX))
     return seconds * random.uniform(1, 1 + _JITTER)
+
+
+def internal_delay(attempt: int) -> float:
+    """Returns the seconds before the retry *attempt* of a delivery inside the installation."""
+    doubled: float = _INTERNAL * 2 ** min(attempt - 1, 8)
+    return min(_INTERNAL_MAX, doubled)
 
 
 def policy_delay(policy: DeliveryRetryPolicy, attempt: int) -> float | None:

@@ -103,6 +103,9 @@ class History(Protocol):
     ) -> tuple[Sequence[HistoryEntry], Position]:
         """Returns the publications, and the current position; creates a missing epoch."""
 
+    async def forget_key(self, channel: str, key: str) -> None:
+        """Forgets the idempotency key of a publication that was not sent.  Idempotent."""
+
     async def rotate_epoch(self, channel: str, epoch: str) -> None:
         """Replaces *epoch*, if it is current, by a new one: the stored history went back.
 
@@ -133,6 +136,43 @@ class Presence(Protocol):
     async def stats(self, channel: str) -> PresenceStats: ...
 
 
+class Topics(Protocol):
+    """Which connections, of all nodes, are subscribed to which topics of the routing service.
+
+    A topic's key contains its project; a connection is known by its client's id.  The
+    subscriptions of a node last as long as its lease.
+    """
+
+    async def subscribe(self, topic: str, client: str, node: str, ttl: float) -> bool:
+        """Idempotent; *node*: of the connection, which makes all changes for it in order.
+
+        Returns False when the node had no lease: now it has one, for *ttl* seconds, but its other
+        subscriptions may have been removed.
+        """
+
+    async def unsubscribe(self, topic: str, client: str, node: str) -> None:
+        """Idempotent."""
+
+    async def subscribers(self, topic: str) -> set[str]:
+        """Returns the clients that are subscribed to a topic."""
+
+    async def topics(self, client: str) -> set[str]:
+        """Returns the topics that a client is subscribed to."""
+
+    async def renew(self, node: str, ttl: float) -> bool:
+        """Renews a node's lease for *ttl* seconds.
+
+        Returns False when it had ended, so that the node's subscriptions may have been removed;
+        then it begins anew.
+        """
+
+    async def expire(self) -> None:
+        """Removes the subscriptions of nodes whose lease has ended."""
+
+    async def forget(self, node: str) -> None:
+        """Removes the lease and the subscriptions of a node.  Idempotent."""
+
+
 class EventHandler(Protocol):
     """A node, as engines see it.  Its methods are called in the order of the events."""
 
@@ -142,18 +182,26 @@ class EventHandler(Protocol):
 
     def on_leave(self, channel: str, info: bytes) -> None: ...
 
-    def on_control(self, payload: bytes) -> None: ...
+    def on_control(self, payload: bytes) -> int:
+        """Returns to how many connections a message was delivered."""
+
+    def on_missed(self, channel: str) -> None:
+        """Handles publications of a channel that were stored, but did not get as far as the bus."""
 
     def on_gap(self) -> None:
         """Handles a gap: publications of any channel may have been missed."""
 
 
-class Bus(Protocol):
-    """Delivery between nodes.
+class Events(Protocol):
+    """Events that a node sends to others, and to itself, over a bus.
 
     Subscribing and unsubscribing take effect in the order of the calls, also while earlier
     ones are still awaited.
     """
+
+    @property
+    def live(self) -> bool:
+        """Whether events pass at the moment, as far as this node knows."""
 
     async def subscribe(self, channel: str) -> None:
         """Receives what is sent from now on."""
@@ -167,6 +215,16 @@ class Bus(Protocol):
     async def publish_control(self, payload: bytes, node: str = "") -> int:
         """Sends to one node, or to all, including this one.  Returns how many receive it."""
 
+    async def publish_routing(self, payload: bytes) -> None:
+        """Sends a message of the routing service to all nodes.  Raises Unavailable."""
+
+    def route(self, payload: bytes) -> int | None:
+        """Sends a message of the routing service to all nodes soon, and never raises.
+
+        Returns to how many connections it was delivered, on a bus within this process; else
+        None.
+        """
+
 
 class Engine(Protocol):
     @property
@@ -176,7 +234,10 @@ class Engine(Protocol):
     def presence(self) -> Presence: ...
 
     @property
-    def bus(self) -> Bus: ...
+    def topics(self) -> Topics: ...
+
+    @property
+    def events(self) -> Events: ...
 
     async def start(self, node: str, handler: EventHandler) -> None:
         """Connects, and receives control messages.  Does not fail without the store."""

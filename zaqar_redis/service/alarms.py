@@ -61,6 +61,13 @@ def store_alarms(report: StoreReport, largest: Sequence[LargeQueue] = ()) -> Ite
 
 
 def _findings(report: StoreReport, largest: Sequence[LargeQueue]) -> Iterator[_Finding]:
+    if report.misconfigured:
+        yield (
+            "critical",
+            f"cannot be used: {report.error}",
+            "Correct its URI in the configuration, or that of a pool by `zaqar-redis pool update`.",
+        )
+        return
     if not report.available:
         what = {
             "queues": "requests for its queues get 503 until it is back.",
@@ -95,6 +102,7 @@ def _findings(report: StoreReport, largest: Sequence[LargeQueue]) -> Iterator[_F
             "Upgrade to Redis 6.2 or newer, or to Valkey.",
         )
     yield from _replication(status)
+    yield from _confirmations(status)
     yield from _memory(status, largest)
     yield from _persistence(status)
     yield from _clients(status)
@@ -153,6 +161,27 @@ def _replication(status: StoreStatus) -> Iterator[_Finding]:
         yield "warning", "is still loading its data.", "Wait until it has loaded them."
 
 
+def _confirmations(status: StoreStatus) -> Iterator[_Finding]:
+    replicas, owner = status.cluster_replicas, "a primary with "
+    if replicas is None:
+        replicas, owner = status.replicas, ""
+    if status.role != "slave" and replicas < status.ack_replicas:
+        yield (
+            "critical",
+            f"has {owner}{replicas} connected replicas, and [redis] ack_replicas is "
+            f"{status.ack_replicas}: posts, and all else that writes there, get 503.",
+            "Start the replicas that are missing, and look at their logs, or lower ack_replicas.",
+        )
+    elif status.cluster_replicas == 0:
+        yield (
+            "warning",
+            "has a primary without a connected replica: when that fails, its queues are away until "
+            "it is back.",
+            "Give each primary a replica (redis-cli --cluster check shows who has none), and look "
+            "at the logs of those that are missing.",
+        )
+
+
 def _memory(status: StoreStatus, largest: Sequence[LargeQueue]) -> Iterator[_Finding]:
     limit, noun = status.memory_max, "limit"
     if not limit:
@@ -166,7 +195,7 @@ def _memory(status: StoreStatus, largest: Sequence[LargeQueue]) -> Iterator[_Fin
     share = status.memory_used / limit if limit else 0.0
     if share >= _MEMORY_WARNING:
         after = (
-            "When it is full, posts get 503."
+            "When it is full, posts get 507."
             if status.memory_max
             else "When that is full, the system ends it."
         )

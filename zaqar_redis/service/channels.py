@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Callable, Coroutine, Sequence
+import contextlib
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from zaqar_redis.realtime.protocol import codes, server_api, wire
 from zaqar_redis.realtime.protocol.codes import CommandRejected
 from zaqar_redis.realtime.session import commands
 from zaqar_redis.realtime.session.namespaces import ChannelOptions
+from zaqar_redis.service.routing import RoutedMessage, RoutingService, timestamp
 
 #: Takes a policy rule, and a channel without the namespace of queues or ''.  Raises Forbidden.
 Authorize = Callable[[str, str], None]
@@ -36,6 +38,7 @@ class ChannelService:
     def __init__(self, context: ProjectContext, authorize: Authorize) -> None:
         """*authorize* is asked for each call, also for those in a batch."""
         self._context = context
+        self._routing = RoutingService(context.engine, context.project)
         self._authorize = authorize
 
     async def publish(self, request: server_api.ApiPublishRequest) -> server_api.PublishResult:
@@ -201,6 +204,31 @@ class ChannelService:
     async def rpc(self, request: server_api.ApiRPCRequest) -> server_api.EmptyResult:
         raise CommandRejected(codes.NOT_AVAILABLE)
 
+    async def send(self, request: server_api.ApiSendRequest) -> server_api.SendResult:
+        routing = self._routing
+        if not routing.live:
+            raise errors.BusUnavailable
+        message = RoutedMessage(request.type, request.payload, request.timestamp or timestamp())
+        with _rejected():
+            return server_api.SendResult(routing.route(request.route, request.target, message))
+
+    async def topic_subscribe(self, request: server_api.TopicRequest) -> server_api.EmptyResult:
+        with _rejected():
+            await self._routing.subscribe(request.client, request.topic)
+        return server_api.EmptyResult()
+
+    async def topic_unsubscribe(self, request: server_api.TopicRequest) -> server_api.EmptyResult:
+        with _rejected():
+            await self._routing.unsubscribe(request.client, request.topic)
+        return server_api.EmptyResult()
+
+    async def topic_subscribers(
+        self, request: server_api.TopicRequest
+    ) -> server_api.TopicSubscribersResult:
+        with _rejected():
+            found = await self._routing.topic_subscribers(request.topic)
+        return server_api.TopicSubscribersResult(sorted(found))
+
     async def batch(self, request: server_api.BatchRequest) -> server_api.BatchResponse:
         """Returns a reply for each command; with *parallel*, the commands run concurrently."""
         if request.parallel:
@@ -231,13 +259,31 @@ class ChannelService:
         try:
             request = decoder.decode(body)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise CommandRejected(codes.BAD_REQUEST) from error
+            raise CommandRejected(_refused(method, error)) from error
         for resource in _resources(request):
             self._authorize(f"channels:{method}", resource)
         return await run(self, request)
 
 
+def _refused(method: str, error: Exception) -> codes.ErrorCode:
+    """Returns the error of a request that cannot be read; Centrifugo says no more of its own."""
+    return (
+        codes.BAD_REQUEST._replace(message=str(error)) if method in _ROUTING else codes.BAD_REQUEST
+    )
+
+
+@contextlib.contextmanager
+def _rejected() -> Iterator[None]:
+    """Turns BadRequest into CommandRejected, with its text."""
+    try:
+        yield
+    except errors.BadRequest as error:
+        raise CommandRejected(codes.BAD_REQUEST._replace(message=str(error))) from error
+
+
 def api_error(error: CommandRejected | errors.Unavailable) -> server_api.ApiError:
+    if isinstance(error, errors.BusUnavailable):
+        return server_api.ApiError(codes.INTERNAL.code, str(error))
     known = error.error if isinstance(error, CommandRejected) else codes.INTERNAL
     return server_api.ApiError(known.code, known.message)
 
@@ -275,6 +321,8 @@ def _method(
     return msgspec.json.Decoder(kind), run
 
 
+#: Methods that Centrifugo does not have.
+_ROUTING = frozenset(("send", "topic_subscribe", "topic_unsubscribe", "topic_subscribers"))
 METHODS = {
     "publish": _method(server_api.ApiPublishRequest, ChannelService.publish),
     "broadcast": _method(server_api.BroadcastRequest, ChannelService.broadcast),
@@ -288,6 +336,10 @@ METHODS = {
     "history_remove": _method(server_api.HistoryRemoveRequest, ChannelService.history_remove),
     "channels": _method(server_api.ChannelsRequest, ChannelService.channels),
     "info": _method(server_api.InfoRequest, ChannelService.info),
+    "send": _method(server_api.ApiSendRequest, ChannelService.send),
+    "topic_subscribe": _method(server_api.TopicRequest, ChannelService.topic_subscribe),
+    "topic_unsubscribe": _method(server_api.TopicRequest, ChannelService.topic_unsubscribe),
+    "topic_subscribers": _method(server_api.TopicRequest, ChannelService.topic_subscribers),
     "rpc": _method(server_api.ApiRPCRequest, ChannelService.rpc),
     "batch": _method(server_api.BatchRequest, ChannelService.batch),
 }

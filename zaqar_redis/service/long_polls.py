@@ -13,11 +13,13 @@ import asyncio
 import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from itertools import islice
 from typing import Protocol, TypeVar
 
 from zaqar_redis import errors
-from zaqar_redis.storage.contract import Feed
+from zaqar_redis.service.requests_in_flight import RequestsInFlight
+from zaqar_redis.storage.watched import Feed
 
 
 class PollResult(Protocol):
@@ -74,8 +76,12 @@ class _WaitQueue:
 class LongPoll:
     """Waiting requests of this worker, *max_waiting* of them at most."""
 
-    def __init__(self, feed: Feed | None, max_waiting: int) -> None:
+    def __init__(
+        self, feed: Feed | None, max_waiting: int, in_flight: RequestsInFlight | None = None
+    ) -> None:
+        """*in_flight*: counts the requests; None: nobody does."""
         self._feed = feed
+        self._in_flight = in_flight
         self._max_waiting = max_waiting
         self._poll = _SLOW_POLL if feed else _FAST_POLL
         self._waiting_count = 0
@@ -133,7 +139,9 @@ class LongPoll:
                 left = end - asyncio.get_running_loop().time()
                 if is_satisfied(result) or left <= 0 or self._closing:
                     return result
-                await self._wait(waiter, min(left, self._pause(result, wait_queue, waiter)))
+                pause = min(left, self._pause(result, wait_queue, waiter))
+                with self._in_flight.waiting(project) if self._in_flight else nullcontext():
+                    await self._wait(waiter, pause)
         finally:
             disconnect_task.cancel()
             self._waiting_count -= 1

@@ -128,6 +128,8 @@ class MessageService(ComposedVerbs):
         """*reverse*: newest first, without waiting."""
         most = rules.limit(limit, self._limits.max_messages_per_page)
         seconds = rules.wait(wait, self._limits)
+        # What a request waits for is looked for when a hint comes: a replica may not have it yet.
+        is_waiting = bool(seconds) and not reverse
 
         def fetch() -> Awaitable[Page[Message]]:
             return self._store.list(
@@ -139,14 +141,15 @@ class MessageService(ComposedVerbs):
                 include_claimed=include_claimed,
                 include_delayed=include_delayed,
                 reverse=reverse,
+                stale=not is_waiting,
             )
 
-        if not seconds or reverse:
+        if not is_waiting:
             page: Page[Message] = yield fetch()
         else:
             page = yield self._long_polls.poll(
                 fetch,
-                _has_items,
+                _is_worth_an_answer,
                 project,
                 queue,
                 seconds=seconds,
@@ -232,5 +235,6 @@ def missing(message: str, queue: str) -> errors.NotFound:
     return errors.NotFound(why=f"Message {message} is not in the {rules.described(queue)}.")
 
 
-def _has_items(page: Page[Message]) -> bool:
-    return bool(page.items)
+def _is_worth_an_answer(page: Page[Message]) -> bool:
+    # A marker alone: much is hidden. The client goes on behind it, and would wait in vain before.
+    return bool(page.items or page.marker)

@@ -10,7 +10,7 @@ import msgspec
 
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace import uris
-from zaqar_redis.keyspace.client import check_options
+from zaqar_redis.keyspace.settings import check_options
 from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.pool_records import Flavor, Job, Pool, QueueLocation, StoreShare
 from zaqar_redis.storage.control import DEFAULT_POOL

@@ -18,7 +18,8 @@ from zaqar_redis.realtime.protocol import codes, wire
 from zaqar_redis.realtime.protocol.codes import CommandRejected
 from zaqar_redis.records import IdempotencyKey, Message, NewMessage
 from zaqar_redis.service.messages import MessageService
-from zaqar_redis.storage.contract import Driver, Live
+from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.watched import Live
 
 LOG = logging.getLogger(__name__)
 

@@ -93,6 +93,8 @@ class StoreReport(Struct, frozen=True):
     status: StoreStatus | None = None
     #: project and queue or topic of those with deliveries that nobody makes; a hundred at most
     late: Sequence[tuple[str, str]] = ()
+    #: it would be available if it were named in another way
+    misconfigured: bool = False
 
 
 class StoreMonitor:
@@ -178,7 +180,7 @@ class StoreMonitor:
         try:
             store = await open_store(self._driver, name)
         except Exception as error:  # whatever it is, the operator must see it
-            return StoreReport("queues", name, False, _why(error))
+            return _away("queues", name, error)
         return await ask_driver("queues", name, store)
 
 
@@ -193,7 +195,7 @@ async def ask_driver(kind: StoreKind, name: str, driver: Driver) -> StoreReport:
     except CommandRefused:  # a user who may not run scripts: nothing is known of deliveries
         return report
     except Exception as error:  # as in `_store`
-        return StoreReport(kind, name, False, _why(error))
+        return _away(kind, name, error)
 
 
 async def _late_deliveries(deliveries: Deliveries) -> Sequence[tuple[str, str]]:
@@ -216,7 +218,7 @@ async def _ask(
         asked = time.time()
         told = await status() if status is not None else None
     except Exception as error:  # as in `_store`
-        return StoreReport(kind, name, False, _why(error))
+        return _away(kind, name, error)
     skew = None
     if told is not None and told.now is not None:
         skew = told.now - 500 * (asked + time.time())  # as if it read its clock half way
@@ -234,5 +236,7 @@ def _late(kind: StoreKind, name: str, seconds: float) -> StoreReport:
     return StoreReport(kind, name, False, f"It did not answer within {seconds:g} s.")
 
 
-def _why(error: BaseException) -> str:
-    return errors.reason(error.__cause__ or error)
+def _away(kind: StoreKind, name: str, error: Exception) -> StoreReport:
+    if isinstance(error, errors.StoreInCluster):  # it says more than Redis does
+        return StoreReport(kind, name, False, errors.reason(error), misconfigured=True)
+    return StoreReport(kind, name, False, errors.reason(error.__cause__ or error))

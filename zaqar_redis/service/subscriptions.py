@@ -14,9 +14,10 @@ from zaqar_redis.service.notices import SubscriptionNotices
 from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.subscription_options import SubscriptionOptions
 from zaqar_redis.service.subscription_trusts import SubscriptionTrusts
-from zaqar_redis.storage.contract import Driver, Live
+from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.deliveries import DeliveryState, SubscriptionDeliveries
 from zaqar_redis.storage.subscriptions import Subscriptions
+from zaqar_redis.storage.watched import Live
 
 #: Of the URIs of sockets, which no client can give.
 SOCKET = "websocket:"

@@ -25,9 +25,9 @@ ENVIRONMENT = "ZAQAR_REDIS_URI"
 
 #: Ways to use the source.
 BATCH, STREAM, WRITE, SINK = "batch read", "streaming read", "batch write", "streaming write"
-_READS = (BATCH, STREAM)
+READS = (BATCH, STREAM)
 _WRITES = (WRITE, SINK)
-_ALL = (*_READS, *_WRITES)
+_ALL = (*READS, *_WRITES)
 
 EARLIEST, LATEST = "earliest", "latest"
 BROWSE, CLAIM = "browse", "claim"
@@ -204,8 +204,9 @@ def _position(value: Any) -> OffsetPosition:
 
 #: All options, in the order of the reference.
 OPTIONS: tuple[Option, ...] = (
-    Option("uri", _ALL, _text, None, f"the store: `redis://`, `rediss://`, `unix://`, or "
-           f"`embedded://` of a running service. Without it, that of the environment variable "
+    Option("uri", _ALL, _text, None, f"the store: `redis://`, `rediss://`, `unix://`, "
+           f"`redis+sentinel://host,host/name`, `redis+cluster://host,host`, or `embedded://` of a "
+           f"running service. Without it, that of the environment variable "
            f"`{ENVIRONMENT}`; keep passwords out of options, which query plans show"),
     Option("uriFile", _ALL, _text, None, "a file with the URI in it, read on the driver only"),
     Option("controlUri", _ALL, _text, None, "the control store, which knows pools; `uri` if none "
@@ -217,32 +218,34 @@ OPTIONS: tuple[Option, ...] = (
     Option("timeout", _ALL, _seconds(0.1, 600), "10s", "for an answer of Redis, and for a "
            "connection; an unreachable store is retried for three times as long, then the task "
            "fails"),
-    Option("subscribe", _READS, _queues, None, "queues, separated by commas"),
-    Option("subscribePattern", _READS, _pattern, None, "a regular expression that the whole name "
+    Option("subscribe", READS, _queues, None, "queues, separated by commas"),
+    Option("subscribePattern", READS, _pattern, None, "a regular expression that the whole name "
            "of a queue must match; a stream looks for new ones every 10 s"),
-    Option("columns", _READS, _text, None, "only these columns, separated by commas; the same as "
+    Option("columns", READS, _text, None, "only these columns, separated by commas; the same as "
            "`.schema(…)` with their types"),
-    Option("startingOffsets", _READS, _positions, None, "`earliest` (default of a batch), `latest` "
+    Option("startingOffsets", READS, _positions, None, "`earliest` (default of a batch), `latest` "
            "(default of a stream), or JSON `{queue: {\"epoch\", \"offset\"}}`, by rank, also as "
            "a checkpoint has it; the checkpoint of a stream goes before it"),
-    Option("startingTimestamp", _READS, _int(0), None, "instead: from the first message created "
+    Option("startingTimestamp", READS, _int(0), None, "instead: from the first message created "
            "at this time on, in ms since 1970"),
     Option("endingOffsets", (BATCH,), _positions, LATEST, "where to end, the offset itself "
            "excluded"),
     Option("endingTimestamp", (BATCH,), _int(0), None, "instead: before the first message "
            "created at this time, in ms since 1970"),
-    Option("minPartitions", _READS, _int(1, 10_000), None, "at least so many tasks, but none of "
+    Option("minPartitions", READS, _int(1, 10_000), None, "at least so many tasks, but none of "
            "less than 10 000 ranks (number of cores)"),
-    Option("maxRecordsPerPartition", _READS, _int(1000), "500000", "ranks that one task reads"),
-    Option("fetchSize", _READS, _int(1, 5000), "2000", "messages in one trip to Redis, and rows "
+    Option("maxRecordsPerPartition", READS, _int(1000), "500000", "ranks that one task reads"),
+    Option("fetchSize", READS, _int(1, 5000), "2000", "messages in one trip to Redis, and rows "
            "in one Arrow batch"),
-    Option("includeExpired", _READS, _flag, "false", "also messages that have expired and that "
+    Option("readReplicas", READS, _flag, "false", "let tasks read messages from replicas, behind "
+           "Sentinel and on a Cluster; the primary is asked for what a replica does not have yet"),
+    Option("includeExpired", READS, _flag, "false", "also messages that have expired and that "
            "Redis has not removed yet"),
     Option("includeClaimed", (BATCH,), _flag, "true", "also messages that a claim holds"),
     Option("includeDelayed", (BATCH,), _flag, "true", "also messages whose delay has not ended"),
     Option("pushdown", (BATCH,), _flag, "false", "let filters on queue and rank choose what is "
            "fetched; needs `spark.sql.python.filterPushdown.enabled`"),
-    Option("failOnDataLoss", _READS, _flag, "true", "whether to fail when messages that were to be "
+    Option("failOnDataLoss", READS, _flag, "true", "whether to fail when messages that were to be "
            "read cannot be any more"),
     Option("maxOffsetsPerTrigger", (STREAM,), _int(1), None, "ranks in a batch, shared by the "
            "queues as they lag behind"),

@@ -14,13 +14,14 @@ from typing import Self, TypeVar
 from urllib.parse import urlsplit
 
 from zaqar_redis import errors
-from zaqar_redis.keyspace import embedded, uris
-from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.keyspace.client import BlockingClient, CommandRefused
+from zaqar_redis.keyspace import blocking, embedded, uris
+from zaqar_redis.keyspace.blocking import BlockingClient
+from zaqar_redis.keyspace.client import CommandRefused
 from zaqar_redis.keyspace.script import Steps, Verb
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.pool_records import Pool
-from zaqar_redis.spark.options import SourceOptions
+from zaqar_redis.spark.options import READS, SourceOptions
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.pools.controllers import RoutedQueues
 from zaqar_redis.storage.pools.retry import Attempts, RetryPolicy
@@ -50,6 +51,8 @@ class StoreConfig:
     project: str
     #: seconds for an answer
     timeout: float
+    #: whether tasks read messages from replicas
+    read_replicas: bool = False
 
 
 class StoreUnreachable(errors.StoreUnavailable):
@@ -79,6 +82,7 @@ def store_config(options: SourceOptions) -> StoreConfig:
         control_uri=_validated_uri("controlUri", control) if control else uri,
         project=options["project"],
         timeout=options["timeout"],
+        read_replicas=options.use in READS and options["readReplicas"],
     )
 
 
@@ -90,7 +94,7 @@ def _validated_uri(name: str, uri: str) -> str:
         if scheme == "embedded":
             return embedded.DataDirectory(uri).uri
         plain = uris.to_redis_uri(uri)
-        BlockingClient(plain, BatchSettings())
+        blocking.client(plain, BatchSettings())
     except (errors.BadConfiguration, ValueError) as error:
         raise errors.BadConfiguration(f'option "{name}": {error}') from error
     return plain
@@ -110,7 +114,9 @@ class StoreConnections:
     def __init__(self, config: StoreConfig) -> None:
         self.config = config
         self._settings = BatchSettings(
-            timeout=config.timeout, connect_timeout=min(config.timeout, 5.0)
+            timeout=config.timeout,
+            connect_timeout=min(config.timeout, 5.0),
+            read_replicas=config.read_replicas,
         )
         seconds = _RETRY_TIMEOUTS * config.timeout
         self._retry = RetryPolicy(move_timeout=seconds, outage_timeout=seconds)
@@ -138,7 +144,7 @@ class StoreConnections:
     def client(self, uri: str) -> BlockingClient:
         client = self._clients.get(uri)
         if client is None:
-            client = BlockingClient(uri, self._settings, _CONNECTIONS)
+            client = blocking.client(uri, self._settings, _CONNECTIONS)
             self._clients[uri] = client
         return client
 

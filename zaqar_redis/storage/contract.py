@@ -17,16 +17,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from zaqar_redis.check_records import CheckResult
+from zaqar_redis.formats import StoreFormat
 from zaqar_redis.records import (
     Claim,
     ClaimResult,
     Forwarding,
-    HistoryPage,
     IdempotencyKey,
     Message,
     NewMessage,
     Page,
-    PostedBatch,
     PostResult,
     Queue,
     QueueSize,
@@ -37,6 +36,7 @@ from zaqar_redis.storage.deliveries import Deliveries, SubscriptionDeliveries
 from zaqar_redis.storage.figures import StoreFigures
 from zaqar_redis.storage.subscriptions import Subscriptions
 from zaqar_redis.storage.transfer import Transfer
+from zaqar_redis.storage.watched import Feed, Live
 
 
 class Queues(Protocol):
@@ -152,9 +152,11 @@ class Messages(Protocol):
         include_claimed: bool,
         include_delayed: bool,
         reverse: bool = False,
+        stale: bool = False,
     ) -> Awaitable[Page[Message]]:
         """Returns up to *limit* messages behind the id *after*, oldest first.
 
+        *stale*: the answer may be a moment old.
         *reverse*: newest first, and those that are older than *after*.  A page is short only at
         the end of the queue.  The message of the id need not
         exist any more; for an id that is not of this queue the page is empty.
@@ -225,55 +227,6 @@ class Claims(Protocol):
         """Releases the messages that the claim still holds.  Idempotent."""
 
 
-#: Called with how many messages were posted or became claimable; 0: perhaps some.
-FeedListener = Callable[[int], None]
-
-
-class Feed(Protocol):
-    """Hints that a queue has changed.  Hints may be lost; the queue is authoritative."""
-
-    def watch(self, project: str, queue: str, hint: FeedListener) -> Awaitable[None]:
-        """Calls *hint* on changes; returns when none from now on is missed."""
-
-    def unwatch(self, project: str, queue: str, hint: FeedListener) -> None:
-        """Stops calling *hint*."""
-
-
-#: Called with messages when they are posted, in order; None: some may have been missed.
-LiveListener = Callable[[PostedBatch | None], None]
-
-
-class Live(Protocol):
-    """Messages of a queue as they are posted, and its stored messages by rank."""
-
-    def watch(self, project: str, queue: str, watcher: LiveListener) -> Awaitable[None]:
-        """Calls *watcher* with new messages; returns when none from now on is missed.
-
-        The queue need not exist.  Raises StoreUnavailable.
-        """
-
-    def unwatch(self, project: str, queue: str, watcher: LiveListener) -> None:
-        """Stops calling *watcher*."""
-
-    def history(
-        self,
-        project: str,
-        queue: str,
-        *,
-        first: int,
-        last: int,
-        limit: int,
-        reverse: bool,
-        reserve_epoch: bool = True,
-    ) -> Awaitable[HistoryPage]:
-        """Returns up to *limit* messages, about a megabyte, of the ranks *first* to *last*.
-
-        With *reverse* from the last one down.  Claimed and delayed messages are included;
-        missing ranks were deleted or have expired.  When the queue does not exist, its
-        epoch is reserved and returned; without *reserve_epoch* the epoch is empty.
-        """
-
-
 #: Called with a queue's name; what it returns does not matter.
 ProgressCallback = Callable[[str], object]
 
@@ -302,8 +255,21 @@ class Checker(Protocol):
         """
 
 
+class FormatMark(Protocol):
+    """The format of what is stored, as the store says."""
+
+    def get(self) -> Awaitable[StoreFormat]:
+        """Returns the format; of a store without a mark the first one."""
+
+    def raise_to(self, version: int, needs: int) -> Awaitable[None]:
+        """Raises the numbers of a `StoreFormat` that are lower.  It works in a full store, too."""
+
+
 class Ownership(Protocol):
     """The installation (services over one control store) that a store says it belongs to."""
+
+    @property
+    def format(self) -> FormatMark: ...
 
     def get(self) -> Awaitable[str | None]:
         """Returns the id of the installation; None: the store belongs to none yet."""

@@ -15,9 +15,11 @@ from typing import Any, Protocol
 from zaqar_redis.auth.access_keys import AccessKeys
 from zaqar_redis.check_records import CheckResult
 from zaqar_redis.figures import Alarm, HistoryPoint, LargeQueue, StoreStatus
+from zaqar_redis.formats import WorkerRelease
 from zaqar_redis.pool_records import CatalogueEntry, Flavor, Job, Move, Pool, QueueLocation
 from zaqar_redis.pool_records import PoolsSnapshot as AllPools
 from zaqar_redis.records import Page, Quota, QuotaNews
+from zaqar_redis.storage.contract import FormatMark
 
 #: The default pool: the service's own store, for queues that are in no other pool.
 DEFAULT_POOL = "default"
@@ -54,8 +56,8 @@ class Pools(Protocol):
     def delete(self, name: str) -> Awaitable[None]:
         """Deletes a pool.  Idempotent.
 
-        Raises PoolInUse while it has queues, and FlavorEmptied when it is the last one
-        of a flavor.
+        Raises PoolInUse while it has queues or moves from or to it have not ended, and
+        FlavorEmptied when it is the last one of a flavor.
         """
 
 
@@ -142,7 +144,10 @@ class Catalogue(Protocol):
         """
 
     def count(self, pool: str) -> Awaitable[int]:
-        """Returns how many queues the pool has in the catalogue."""
+        """Returns how many queues the pool has in the catalogue.
+
+        Until its move has ended, a queue counts in both pools.
+        """
 
     def begin(self, project: str, queue: str, move: Move) -> Awaitable[Move | None]:
         """Records that a queue moves; returns an unfinished earlier record, if there is one.
@@ -203,6 +208,9 @@ class Quotas(Protocol):
 
         Returns what the others say, and the quotas if their version is not *version*.
         """
+
+    def workers(self) -> Awaitable[Sequence[WorkerRelease]]:
+        """Returns the releases of the workers that live."""
 
 
 class Histories(Protocol):
@@ -266,6 +274,9 @@ class Control(Protocol):
 
     @property
     def histories(self) -> Histories: ...
+
+    @property
+    def format(self) -> FormatMark: ...
 
     async def start(self) -> None:
         """Connects.  Does not fail when the store is unreachable: its calls do."""

@@ -13,7 +13,29 @@ from zaqar_redis.pool_records import TransferChunk
 from zaqar_redis.records import MoveLock
 
 
-class Transfer(Protocol):
+class TransferTarget(Protocol):
+    """Takes queues in, each completely or not at all."""
+
+    def begin_import(self, project: str, queue: str, token: str) -> Awaitable[bool]:
+        """Begins to import the queue; returns False when it exists in this store already."""
+
+    def abort_import(self, project: str, queue: str, token: str) -> Awaitable[bool]:
+        """Aborts the import, and deletes what was imported; returns False when it is another's.
+
+        The queue stays locked for some minutes, unless it came from another installation: it
+        may have been in this store before, and old routes lead here.
+        """
+
+    def import_chunk(
+        self, project: str, queue: str, token: str, chunk: TransferChunk
+    ) -> Awaitable[None]:
+        """Stores a chunk that was exported from a store of the same kind."""
+
+    def commit_import(self, project: str, queue: str, token: str) -> Awaitable[None]:
+        """Releases the move lock of a completely imported queue.  Idempotent."""
+
+
+class Transfer(TransferTarget, Protocol):
     """Moves queues to another store of the same kind, for stores that can.
 
     A `MoveLock` keeps everybody but the mover out of a queue: other callers get
@@ -31,16 +53,6 @@ class Transfer(Protocol):
 
     def reserve_epoch(self, project: str, queue: str, epoch: str, seconds: int) -> Awaitable[None]:
         """Reserves the epoch of the queue if it is created within *seconds*; empty: any."""
-
-    def begin_import(self, project: str, queue: str, token: str) -> Awaitable[bool]:
-        """Begins to import the queue; returns False when it exists in this store already."""
-
-    def abort_import(self, project: str, queue: str, token: str) -> Awaitable[bool]:
-        """Aborts the import, and deletes what was imported; returns False when it is another's.
-
-        The queue stays locked for some minutes, unless it came from another installation: it
-        may have been in this store before, and old routes lead here.
-        """
 
     def export_messages(self, project: str, queue: str, after: int) -> Awaitable[TransferChunk]:
         """Returns messages behind a rank, while the queue is in use."""
@@ -60,16 +72,8 @@ class Transfer(Protocol):
         when the move lock expired; otherwise renews it for ten seconds.
         """
 
-    def import_chunk(
-        self, project: str, queue: str, token: str, chunk: TransferChunk
-    ) -> Awaitable[None]:
-        """Stores a chunk that was exported from a store of the same kind."""
-
     def seal(self, project: str, queue: str, token: str) -> Awaitable[bool]:
         """Locks the frozen queue for good; returns False when the move lock expired."""
-
-    def commit_import(self, project: str, queue: str, token: str) -> Awaitable[None]:
-        """Releases the move lock of a completely imported queue.  Idempotent."""
 
     def tombstone(self, project: str, queue: str, token: str) -> Awaitable[None]:
         """Deletes a sealed queue; its move lock stays for some minutes.  Idempotent."""

@@ -7,12 +7,12 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import AsyncClient
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.records import Queue
 from zaqar_redis.zaqar_import import layout
 from zaqar_redis.zaqar_import.layout import InvalidStockData, Values
@@ -22,6 +22,8 @@ _SCAN = 1000
 #: Ids read at once, with their hashes.  A body is 256 KiB at most unless the operator
 #: allowed more, so a page is 25 MB at worst.
 _PAGE = 100
+#: Options of stock's URIs by which its driver logs in to Sentinels.
+_OF_SENTINELS = ("sentinel_username", "sentinel_password")
 
 
 class SourceUnavailable(Exception):
@@ -118,15 +120,17 @@ async def open_source(uri: str) -> AsyncIterator[StockStore]:
 def to_redis_uri(uri: str) -> str:
     """Returns a URI for redis-py of one spelt as in stock Zaqar's configuration, or as it is.
 
-    Raises BadConfiguration when it names Sentinels.
+    Of its options those are kept that say where the data are, and who may read them.
     """
     parts = urlsplit(uri)
     query = parse_qs(parts.query)
-    if "master" in query:
-        raise errors.BadConfiguration("--from: name the master itself, not its Sentinels")
     if parts.scheme != "redis":
         return uri
     database = f"?db={query['dbid'][0]}" if "dbid" in query else ""
+    if "master" in query:
+        options = {"db": query.get("dbid", ["0"])[0]}
+        options |= {name: query[name][0] for name in _OF_SENTINELS if name in query}
+        return f"redis+sentinel://{parts.netloc}/{query['master'][0]}?{urlencode(options)}"
     if not parts.netloc:
         return f"unix://{parts.path}{database}"
     if database:

@@ -41,24 +41,25 @@ _SETTINGS = (
     "_dead_letter_queue_messages_ttl",
 )
 _MESSAGE_STORES = [options.store_options("message", scheme) for scheme in options.SCHEMES]
+_MANAGEMENT_STORES = [options.store_options("management", scheme) for scheme in options.SCHEMES]
 #: Queues whose settings are known to be in the store: about 300 bytes each.
 _SETTINGS_CACHE_SIZE = 10_000
 
 
 class DataDriver(storage.DataDriverBase):
-    """Messages, claims and subscriptions in one Redis.
+    """Messages, claims and subscriptions in one store, whichever of our schemes names it.
 
     Raises zaqar's ConfigurationError when its URI cannot be used; while Redis is
     unreachable, each call fails.
     """
 
-    SCHEME = options.SCHEMES[0]
     BASE_CAPABILITIES = _CAPABILITIES
-    _DRIVER_OPTIONS = [options.store_options("message", SCHEME)]
+    _DRIVER_OPTIONS = _MESSAGE_STORES
 
     def __init__(self, conf: Any, cache: Any, control_driver: Any) -> None:
         super().__init__(conf, cache, control_driver)
-        self.store = stores.open_store(conf[f"drivers:message_store:{self.SCHEME}"])
+        # Of a pool, stock Zaqar sets it before it opens the driver.
+        self.store = stores.open_store(conf[f"drivers:message_store:{conf.drivers.message_store}"])
         self._route = Route("of this driver", self.store, None)
         self._dead_letters = DeadLetterRouter(conf, self.store, control_driver)
         self.store.route_dead_letters(self._dead_letters.post)
@@ -126,25 +127,14 @@ class DataDriver(storage.DataDriverBase):
                 return
 
 
-class TlsDataDriver(DataDriver):
-    SCHEME = options.SCHEMES[1]
-    _DRIVER_OPTIONS = [options.store_options("message", SCHEME)]
-
-
-class UnixDataDriver(DataDriver):
-    SCHEME = options.SCHEMES[2]
-    _DRIVER_OPTIONS = [options.store_options("message", SCHEME)]
-
-
 class ControlDriver(storage.ControlDriverBase):
-    """Pools, flavors and the catalogue in one Redis; queues and topics in the message store."""
+    """Pools, flavors and the catalogue in one store; queues and topics in the message store."""
 
-    SCHEME = options.SCHEMES[0]
-    _DRIVER_OPTIONS = [options.store_options("management", SCHEME), *_MESSAGE_STORES]
+    _DRIVER_OPTIONS = [*_MANAGEMENT_STORES, *_MESSAGE_STORES]
 
     def __init__(self, conf: Any, cache: Any) -> None:
         super().__init__(conf, cache)
-        group = conf[f"drivers:management_store:{self.SCHEME}"]
+        group = conf[f"drivers:management_store:{conf.drivers.management_store}"]
         management = stores.open_store(group)
         default = self._message_store(management)
         retry = RetryPolicy(move_timeout=group.move_timeout)
@@ -180,13 +170,3 @@ class ControlDriver(storage.ControlDriverBase):
     @functools.cached_property
     def catalogue_controller(self) -> CatalogueController:
         return CatalogueController(self)
-
-
-class TlsControlDriver(ControlDriver):
-    SCHEME = options.SCHEMES[1]
-    _DRIVER_OPTIONS = [options.store_options("management", SCHEME), *_MESSAGE_STORES]
-
-
-class UnixControlDriver(ControlDriver):
-    SCHEME = options.SCHEMES[2]
-    _DRIVER_OPTIONS = [options.store_options("management", SCHEME), *_MESSAGE_STORES]

@@ -10,10 +10,9 @@ from zaqar.common import errors as zaqar_errors
 from zaqar.storage import errors as storage_errors
 
 from zaqar_redis import errors
-from zaqar_redis.keyspace import control_keys, envelope, uris
-from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.keyspace.client import BlockingClient
+from zaqar_redis.keyspace import blocking, control_keys, envelope, uris
 from zaqar_redis.keyspace.script import Steps, Verb, verb
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.pool_records import Pool
 from zaqar_redis.records import NewMessage, PostResult
 from zaqar_redis.storage.control import DEFAULT_POOL
@@ -29,6 +28,7 @@ T = TypeVar("T")
 
 #: Seconds for which pools and routes are cached, as in stock Zaqar.
 _ROUTE_TTL_SECONDS = 10.0
+_CONTROL_KEYS = control_keys.ControlKeys.prefix + b"*"
 
 
 def run_verb(steps: Verb[T]) -> T:
@@ -78,7 +78,7 @@ class PluginStore(BlockingRedisStore):
     def __init__(self, uri: str, settings: BatchSettings, connections: int) -> None:
         """Raises BadConfiguration when the URI cannot be used."""
         self.uri = uris.to_redis_uri(uri)
-        client = BlockingClient(self.uri, settings, connections)
+        client = blocking.client(self.uri, settings, connections)
         super().__init__(client, PassthroughMessages)
 
     def is_alive(self) -> bool:
@@ -169,14 +169,14 @@ class PluginRouter:
 
     def drop_catalogue(self) -> None:
         """Deletes all entries of the catalogue; the queues stay."""
-        command = self.management.client.command
-        cursor: Any = b"0"
-        while True:
-            cursor, found = command("SCAN", cursor, "MATCH", control_keys.ControlKeys.prefix + b"*")
-            if entries := [key for key in found if control_keys.is_catalogue_key(key)]:
-                command("UNLINK", *entries)
-            if cursor in (b"0", 0):
-                return
+        for node in self.management.client.nodes():
+            cursor: Any = b"0"
+            while True:
+                cursor, found = node.command("SCAN", cursor, "MATCH", _CONTROL_KEYS)
+                if entries := [key for key in found if control_keys.is_catalogue_key(key)]:
+                    node.command("UNLINK", *entries)
+                if cursor in (b"0", 0):
+                    break
 
     def close(self) -> None:
         self._router.stores.close().run()

@@ -169,6 +169,7 @@ class DictMessages:
         include_claimed: bool,
         include_delayed: bool,
         reverse: bool = False,
+        stale: bool = False,
     ) -> Page[Message]:
         kept = self._store.get((project, queue), DictQueue({}))
         last = kept.messages.get(after or "")

@@ -11,7 +11,7 @@ from typing import Any
 from tests.support import servers
 from zaqar_redis import clock
 from zaqar_redis.keyspace import envelope, keys
-from zaqar_redis.keyspace.client import BlockingClient
+from zaqar_redis.keyspace.blocking import BlockingClient
 from zaqar_redis.pool_records import Pool
 from zaqar_redis.records import ClaimResult, NewMessage
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections

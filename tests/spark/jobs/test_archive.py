@@ -210,13 +210,13 @@ def test_lease_is_taken_over_from_a_dead_holder_only(spark: SparkSession, tmp_pa
     with lock.leased(files, renew=0.1, dead=0.6) as held:
         with (
             pytest.raises(running.JobRefused, match=r"another process archives to .*: process \d+"),
-            lock.leased(files, renew=0.1, dead=5),
+            lock.leased(files, renew=0.1, dead=60),
         ):
             pytest.fail("two have it")
         held()
     files.write("_zaqar/lock", {"id": "dead", "count": 1, "who": "nobody"})
-    with lock.leased(files, renew=0.1, dead=0.3) as held:
-        held()
+    with lock.leased(files, renew=5, dead=0.3) as held:
+        held()  # nor is it renewed while another takes it
         files.write("_zaqar/lock", {"id": "other", "count": 1, "who": "another"})
         with pytest.raises(running.JobRefused, match="taken the archive over"):
             held()

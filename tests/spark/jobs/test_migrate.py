@@ -239,7 +239,7 @@ def test_queue_moves_to_another_store(
 
 
 def _client(pooled: PooledProject, service: servers.RunningService) -> httpx.Client:
-    return httpx.Client(base_url=service.url, headers=load.headers(pooled.project))
+    return httpx.Client(base_url=service.url, headers=load.headers(pooled.project), timeout=60)
 
 
 def test_copy_is_a_snapshot_and_is_never_taken_for_the_queue(

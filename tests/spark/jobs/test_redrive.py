@@ -261,7 +261,7 @@ def test_next_redrive_completes_a_killed_one(
 ) -> None:
     store.create()
     post_dead_letters(store, *range(2000))
-    with commands.running(store, "redrive", "--queue", DEAD, "--rate", 600) as process:
+    with commands.running(store, "redrive", "--queue", DEAD, "--rate", 150) as process:
         servers.wait_for(
             lambda: store.last_rank() >= 400, "some dead letters", commands.TIMEOUT_SECONDS
         )

@@ -212,7 +212,7 @@ class StreamHandlers:
 
     def _unregister(self, session: Session) -> None:
         self._node.control_plane.routes.pop(session.id, None)
-        self._node.sessions.remove(session)
+        self._node.remove(session)
 
 
 class EmulationHandlers:

@@ -77,7 +77,7 @@ class WebSocket:
                 frame = event.get("bytes")
                 await self._receive(session, event["text"].encode() if frame is None else frame)
         finally:
-            self._node.sessions.remove(session)
+            self._node.remove(session)
             await session.end()
 
     async def _connect_from_query(self, session: Session, scope: dict[str, Any]) -> None:

@@ -24,7 +24,8 @@ export class QueueSettings {
     this.other = make("textarea", { name: "other", rows: "6", spellcheck: "false" });
     this.status = make("p", { class: "hint", role: "status" },
       may ? "" : reason(session, `${kind}:update`));
-    this.form = make("form", { class: "settings", onsubmit: (event) => this.#submit(event) },
+    this.form = make("form", { class: "settings", onsubmit: (event) => this.#submit(event),
+      oninput: () => this.#say("") },
       make("h3", {}, "Metadata"),
       make("fieldset", { disabled: !may }, this.fields,
         make("label", {}, "Other attributes, as a JSON object", this.other),
@@ -60,7 +61,7 @@ export class QueueSettings {
 
   async #submit(event) {
     event.preventDefault();
-    this.status.classList.remove("problem");
+    this.#say("");
     try {
       const changes = this.#changes(JSON.parse(this.other.value || "{}"));
       if (changes.length) {
@@ -68,12 +69,17 @@ export class QueueSettings {
         this.#show(await server.queues("PATCH", this.path, JSON.stringify(changes), null,
           { type: PATCH }));
       }
-      setText(this.status, changes.length ? "Saved." : "Nothing was changed.");
+      this.#say(changes.length ? "Saved." : "Nothing was changed.");
     } catch (error) {
-      this.status.classList.add("problem");
-      setText(this.status, error instanceof SyntaxError
-        ? `The other attributes are no JSON: ${error.message}` : error.message);
+      this.#say(error instanceof SyntaxError
+        ? `The other attributes are no JSON: ${error.message}` : error.message, true);
     }
+  }
+
+  // What is said is of the form as it stands: what is edited then is not saved.
+  #say(text, isProblem = false) {
+    this.status.classList.toggle("problem", isProblem);
+    setText(this.status, text);
   }
 
   // Operations of a JSON patch that make what is stored what the form says.

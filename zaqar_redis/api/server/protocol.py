@@ -260,6 +260,7 @@ class HttpProtocol(HttpToolsProtocol):
         request.run = None
         request.data = b""
         request.document = None
+        self._app.checks.release(request)
         if request.disconnected:
             return
         request_id = next(self._app.request_ids)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -18,6 +17,7 @@ from gunicorn.arbiter import Arbiter
 from uvicorn import Config, Server
 from uvicorn_worker import UvicornWorker
 
+from zaqar_redis import garbage_collection
 from zaqar_redis.api.server.flags import SharedFlag
 from zaqar_redis.api.server.logging_protocol import LoggingProtocol
 from zaqar_redis.api.server.protocol import HttpProtocol
@@ -135,11 +135,7 @@ class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
         self.config.ssl_version = ssl.PROTOCOL_TLS_SERVER
 
     def run(self) -> None:
-        # Objects of the start live on, and requests leave hardly any cycles behind. With
-        # Python's own thresholds the collector takes a twelfth of all time.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 20)
+        garbage_collection.tune()
         super().run()
 
     async def _serve(self) -> None:

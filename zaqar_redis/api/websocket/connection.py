@@ -148,12 +148,15 @@ class ApiConnection:
         self._performed = action, request
         request.data = bytes(frame.body)
         checks.check_head(action.method, request)
-        admission = checks.admit(request, action.rule, queue)
-        if admission is not None:
-            await admission
-        if self._counted is None:  # without authentication, or with a pre-signed URL
-            self._count(request.project)
-        return await action.run(request, body)
+        try:
+            admission = checks.admit(request, action.rule, queue)
+            if admission is not None:
+                await admission
+            if self._counted is None:  # without authentication, or with a pre-signed URL
+                self._count(request.project)
+            return await action.run(request, body)
+        finally:
+            checks.release(request)
 
     def _record(self, status: int) -> None:
         """Records the request in the audit log, if it belongs there."""

@@ -115,8 +115,8 @@ class QueuePushes:
     async def add(self, subscription: SocketSubscription) -> None:
         """Pushes what is posted from now on.  Idempotent; restores a watch that was lost.
 
-        Raises BadRequest for a store that cannot push, and StoreUnavailable: then the watch is
-        lost, until this is called again.
+        Raises BadRequest for a store that cannot push, and StoreUnavailable: the caller removes
+        it then, or calls this again.
         """
         live = self._service.live
         project, queue = key = subscription.project, subscription.queue

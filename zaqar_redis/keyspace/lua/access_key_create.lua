@@ -1,6 +1,7 @@
 -- Store a new access key.
 --
 -- Returns 1, or 0 when there are so many already.
+--#flags deny-oom
 --#keys access_key access_keys
 --#args id most:number grants secret disabled used
 -- used: ms, or '0'

@@ -6,5 +6,6 @@
 
 local used = redis.call('HGET', access_key, 'used')
 if used and now - used >= interval then
+    redis.call('HDEL', access_key, 'used')  -- a full Redis lets a script go on that has written
     redis.call('HSET', access_key, 'used', now)
 end

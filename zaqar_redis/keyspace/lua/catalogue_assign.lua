@@ -2,6 +2,7 @@
 --
 -- Returns the pool it has, or false when pools have changed since one was proposed, or the
 -- reserved epoch is another than the one that the pool has reserved.
+--#flags deny-oom
 --#keys catalogue queues project deleted news version reserved_epoch
 --#args queue pool known expected_epoch
 -- pool: proposed

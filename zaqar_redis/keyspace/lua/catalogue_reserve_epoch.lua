@@ -11,6 +11,7 @@ local current_pool = redis.call('HGET', catalogue, queue)
 if current_pool then
     return {current_pool}
 end
-redis.call('SET', reserved_epoch, epoch, 'NX')
-redis.call('EXPIRE', reserved_epoch, kept)
+if redis.call('EXPIRE', reserved_epoch, kept) == 0 then
+    redis.call('SET', reserved_epoch, epoch, 'EX', kept)
+end
 return {false, redis.call('GET', reserved_epoch)}

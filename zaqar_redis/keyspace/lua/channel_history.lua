@@ -6,10 +6,11 @@
 -- epoch: of a new channel
 -- limit: publications; 0: the position only; -1: all
 
-if redis.call('HSETNX', channel, 'epoch', epoch) == 1 then
+if redis.call('EXPIRE', channel, meta_ttl) == 0 then
     redis.call('DEL', history)  -- of an earlier epoch
+    redis.call('HSET', channel, 'epoch', epoch)
+    redis.call('EXPIRE', channel, meta_ttl)
 end
-redis.call('EXPIRE', channel, meta_ttl)
 local known = redis.call('HMGET', channel, 'epoch', 'offset')
 local entries = {}
 if limit ~= '0' then

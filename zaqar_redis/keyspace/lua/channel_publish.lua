@@ -1,12 +1,15 @@
--- Send a publication, and append it to the channel's history.
+-- Append a publication to the channel's history, and send it.
 --
--- Returns {offset, epoch, 1 when it was sent}; offset 0 when no history is stored.
+-- Returns {offset, epoch, 1 when it is new}; offset 0 when no history is stored.
+--#flags deny-oom
 --#keys channel history once
---#args payload size:number ttl meta_ttl epoch remember version:number version_epoch
+--#args payload size:number ttl meta_ttl epoch remember version:number version_epoch send
+--#pubsub publish
 -- size: publications to keep; 0: none
 -- epoch: of a new channel
 -- remember: ms to store the key; 0: there is none
 -- version: of the content; 0: it has none
+-- send: 0: the caller does
 
 if remember ~= '0' then
     local known = redis.call('GET', once)
@@ -41,5 +44,7 @@ local position = string.format('%.0f:', offset) .. epoch
 if remember ~= '0' then
     redis.call('SET', once, position, 'PX', remember)
 end
-redis.call('PUBLISH', channel .. ':news', 'p' .. position .. ':' .. payload)
+if send == '1' then
+    redis.call(publish, channel .. ':news', 'p' .. position .. ':' .. payload)
+end
 return {offset, epoch, 1}

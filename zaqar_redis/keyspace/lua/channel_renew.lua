@@ -9,5 +9,6 @@
 if redis.call('HGET', channel, 'epoch') ~= old then
     return 0
 end
+redis.call('HDEL', channel, 'epoch')  -- a full Redis lets a script go on that has written
 redis.call('HSET', channel, 'epoch', new)
 return 1

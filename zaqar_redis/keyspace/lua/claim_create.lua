@@ -5,6 +5,7 @@
 -- letters}, dead-letter queue, their ttl}. Without messages no claim is created.
 --#keys queue @message claims leases move_lock sweep_index
 --#args now:number claim client ttl:number grace:number limit:number dead_letter_claim
+--#pubsub publish
 -- claim, dead_letter_claim: 32 characters each; the second one holds dead letters
 -- client: who creates it, as records of claims have it, or ''
 --#include move_lock now envelope settle hold claim_record

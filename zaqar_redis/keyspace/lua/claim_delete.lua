@@ -3,6 +3,7 @@
 -- Returns how many those are.
 --#keys queue ready claimed holds claims leases move_lock
 --#args now:number claim
+--#pubsub publish
 --#include move_lock now hold
 
 local ranks = held_by(claim)
@@ -17,6 +18,6 @@ redis.call('ZREM', leases, claim)
 redis.call('HDEL', claims, claim)
 if #ranks > 0 then
     redis.call('HINCRBY', queue, 'released', #ranks)
-    redis.call('PUBLISH', queue .. ':feed', #ranks)
+    redis.call(publish, queue .. ':feed', #ranks)
 end
 return #ranks

@@ -9,6 +9,7 @@ local ranks, _, _, record = held_by(claim)
 if not ranks then
     return 0
 end
+redis.call('ZREM', leases, claim)  -- a full Redis lets a script go on that has written
 local ends = now + ttl * 1000
 for _, rank in ipairs(ranks) do
     redis.call('ZADD', claimed, ends, rank)

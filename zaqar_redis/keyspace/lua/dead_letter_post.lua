@@ -4,11 +4,13 @@
 -- {'posted', how many were new, not yet listed}.
 --#keys @append dead_letters dead_letters_old
 --#args now:number epoch window:number rest...
+--#pubsub publish
 -- epoch: of a queue to create, or ''
 -- window: ms to recognise the dead letters
 -- rest: digest, ttl, rest of the envelope; for each dead letter
 --#include move_lock now envelope queue_fields
 
+redis.call('ZREM', expiry, '')  -- a full Redis lets a script go on that has written
 local size, encrypted, default_ttl = 0, true, 0  -- dead letters stay as they are, of any size
 --#include admit
 local records, records_old = dead_letters, dead_letters_old

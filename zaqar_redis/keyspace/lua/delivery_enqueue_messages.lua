@@ -1,6 +1,7 @@
 -- Store messages that are delivered to a subscription once more, but for those that wait for it.
 --
 -- Returns how many.
+--#flags deny-oom
 --#keys queue subscriptions @deliveries delivery_index sweep_index move_lock
 --#args now:number id rest...
 -- rest: key, expiry, record; of each delivery

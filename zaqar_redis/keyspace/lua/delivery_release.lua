@@ -8,6 +8,7 @@
 if redis.call('GET', delivery_lease) ~= token then
     return 0
 end
+redis.call('DEL', delivery_lease)  -- a full Redis lets a script go on that has written
 local name = string.sub(queue, 5, -2)
 local due = redis.call('ZRANGE', pending_due, 0, 0, 'WITHSCORES')[2]
 if redis.call('XLEN', deliveries) > 0 then
@@ -21,5 +22,4 @@ if due then
 else
     redis.call('ZREM', delivery_index, name)
 end
-redis.call('DEL', delivery_lease)
 return 1

@@ -1,6 +1,7 @@
 -- Store a notice that is delivered to a subscription.
 --
 -- Returns 1, or 0 when there is no such subscription.
+--#flags deny-oom
 --#keys queue subscriptions pending pending_ids pending_due pending_ends delivery_index sweep_index
 --#keys move_lock
 --#args now:number id key ends:number record

@@ -9,6 +9,7 @@ local holder = redis.call('GET', delivery_lease)
 if holder and holder ~= token then
     return 0
 end
+redis.call('DEL', delivery_lease)  -- a full Redis lets a script go on that has written
 redis.call('SET', delivery_lease, token, 'PX', lease)
 redis.call('ZADD', delivery_index, now + lease, string.sub(queue, 5, -2))
 return 1

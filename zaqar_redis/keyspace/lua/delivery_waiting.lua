@@ -5,6 +5,7 @@
 -- after: id to go on behind, or ''
 --#include move_lock now
 
+redis.call('ZREM', pending_due, '')  -- a full Redis lets a script go on that has written
 local found, from = {}, after == '' and '-' or '(' .. after .. '!'
 while #found < limit do
     local first = redis.call('ZRANGEBYLEX', pending_ids, from, '+', 'LIMIT', 0, 1)[1]

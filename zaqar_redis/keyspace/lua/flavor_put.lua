@@ -17,6 +17,7 @@ for place = rest, #ARGV do
         return {'missing', ARGV[place]}
     end
 end
+redis.call('HDEL', pools, '')  -- a full Redis lets a script go on that has written
 local all = redis.call('HGETALL', pools)
 for at = 1, #all, 2 do
     local flavor, draining, canonical, record = parts_of(all[at + 1])

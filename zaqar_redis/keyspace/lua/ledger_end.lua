@@ -19,6 +19,7 @@ end
 if last == batch and (part > chunk or (part == chunk and same ~= digest)) then
     return 'other'
 end
+redis.call('ZREM', ledger_ends, '')  -- a full Redis lets a script go on that has written
 write_entry(epoch, batch, chunk, digest)
 local soonest, noted = now + window, redis.call('HGET', queue, 'due')
 --#include note_sweep

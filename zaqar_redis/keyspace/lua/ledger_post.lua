@@ -3,9 +3,11 @@
 -- Returns {'missing'} when there is no queue and no epoch to create one with,
 -- {'large', limit}, {'plain'} when the queue wants bodies encrypted, {'known'},
 -- {'other'} when it was appended with other messages, or {'posted', not yet listed}.
+--#flags deny-oom
 --#keys @append ledger ledger_ends
 --#args now:number epoch size:number default_ttl:number encrypted:flag entry batch:number
 --#args chunk:number digest window:number rest...
+--#pubsub publish
 -- epoch: of a queue to create, or ''
 -- size: bytes of the chunk
 -- chunk: number of the chunk in its batch

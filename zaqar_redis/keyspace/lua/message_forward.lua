@@ -2,8 +2,10 @@
 --
 -- Returns {'missing'} when there is no queue and no epoch to create one with, {'large', limit},
 -- {'plain'} when the queue wants bodies encrypted, or {'posted', not yet listed}.
+--#flags deny-oom
 --#keys @append ledger ledger_ends
 --#args now:number epoch size:number encrypted:flag entry window:number rest...
+--#pubsub publish
 -- epoch: of a queue to create, or ''
 -- size: bytes of the messages
 -- entry: of the subscription in the ledger: the last rank of its queue that was appended

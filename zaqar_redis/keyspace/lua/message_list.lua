@@ -6,6 +6,7 @@
 --#keys queue @message claims leases move_lock
 --#args now:number after limit:number client also_held:flag also_later:flag
 --#args backwards:flag
+--#pubsub publish
 -- after: rank to go on behind
 -- client: whose messages to hide, or ''
 --#include move_lock now envelope settle

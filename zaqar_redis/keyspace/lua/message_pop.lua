@@ -3,6 +3,7 @@
 -- Returns the same as claim_create.lua.
 --#keys queue @message claims leases move_lock sweep_index
 --#args now:number limit:number dead_letter_claim
+--#pubsub publish
 -- dead_letter_claim: id to hold dead letters with
 --#include move_lock now settle hold
 

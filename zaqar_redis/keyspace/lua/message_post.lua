@@ -4,9 +4,11 @@
 -- {'large', limit}, {'plain'} when the queue wants bodies encrypted, {'reused'}
 -- when the idempotency key came with other content, else
 -- {'posted' or 'replayed', epoch, first rank, how many, not yet listed}.
+--#flags deny-oom
 --#keys @append idempotency idempotency_old
 --#args now:number epoch size default_ttl:number encrypted:flag idempotency_key fingerprint
 --#args window:number rest...
+--#pubsub publish
 -- epoch: of a queue to create, or ''
 -- size: bytes of the request
 -- idempotency_key: digest, or ''

@@ -18,6 +18,7 @@ local stored = target ~= default_pool and redis.call('HGET', pools, target)
 if target ~= default_pool and (not stored or select(2, parts_of(stored)) == '1') then
     return {'target'}
 end
+redis.call('HDEL', moves, queue)  -- a full Redis lets a script go on that has written
 if not current_pool then  -- older than the catalogue
     add_to_pool(source)
 end

@@ -8,5 +8,6 @@ local lock = redis.call('GET', move_lock)
 if redis.call('EXISTS', queue) == 1 or (lock and string.sub(lock, 1, 7) ~= 'closed:') then
     return 0
 end
+redis.call('DEL', move_lock)  -- a full Redis lets a script go on that has written
 redis.call('SET', move_lock, 'closed:' .. token, 'PX', ttl_ms)
 return 1

@@ -15,5 +15,6 @@ end
 if state == '1' then
     return 0
 end
+redis.call('HDEL', moves, queue)  -- a full Redis lets a script go on that has written
 redis.call('HSET', moves, queue, table.concat({token, source, target, 2}, ' '))
 return 1

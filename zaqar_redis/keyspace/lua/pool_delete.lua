@@ -2,9 +2,9 @@
 --
 -- Returns {'deleted'}, {'used', how many queues it has} or {'last', the flavor that
 -- would lose its last pool}.
---#keys pools flavors queues news version
+--#keys pools flavors queues moves news version
 --#args name
---#include pool
+--#include pool queue_count
 
 -- Whether a flavor would have no pool left without this one.
 local function is_last(flavor, name)
@@ -24,7 +24,7 @@ local stored = redis.call('HGET', pools, name)
 if not stored then
     return {'deleted'}
 end
-local used = redis.call('ZCARD', queues)
+local used = queue_count(name)
 if used > 0 then
     return {'used', used}
 end

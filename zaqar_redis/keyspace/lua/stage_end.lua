@@ -13,6 +13,7 @@ if last and last >= batch then
     return 0
 end
 if epoch then  -- else there was nothing to publish
+    redis.call('ZREM', ledger_ends, '')  -- a full Redis lets a script go on that has written
     write_entry(epoch, batch, 0, '00')
     local soonest, noted = now + window, redis.call('HGET', queue, 'due')
 --#include note_sweep

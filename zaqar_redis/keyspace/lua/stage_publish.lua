@@ -3,8 +3,10 @@
 -- Returns {'gone'} when no such chunk waits, {'missing'} when there is no queue and no
 -- epoch to make one with, {'large', limit}, {'plain'} when the queue wants bodies
 -- encrypted, or {'posted', not yet listed}.
+--#flags deny-oom
 --#keys @append stages
 --#args now:number epoch size:number default_ttl:number encrypted:flag field
+--#pubsub publish
 -- epoch: of a queue to create, or ''
 -- size: bytes of the chunk
 -- field: writer, attempt and number of the chunk

@@ -1,4 +1,5 @@
 -- Stage a chunk of messages: nobody sees them until it is published.
+--#flags deny-oom
 --#keys stages move_lock
 --#args field ttl_ms:number rest...
 -- field: writer, attempt and number of the chunk

@@ -2,6 +2,7 @@
 --
 -- Returns 1; 0 when it has; -1 when the queue does not exist and a notifier is to deliver; or -2
 -- when the queue has as many subscriptions as it may have.
+--#flags deny-oom
 --#keys @subscription move_lock sweep_index
 --#args now:number id subscriber ttl:number options delivers:flag most
 -- delivers: a notifier delivers to it, so posts to the queue are entered

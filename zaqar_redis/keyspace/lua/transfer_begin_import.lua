@@ -1,6 +1,7 @@
 -- Begin to import a queue: take the move lock, and delete what an earlier attempt left.
 --
 -- Returns 1, or 0 when the queue exists in this store already.
+--#flags deny-oom
 --#keys @queue move_lock sweep_index delivery_index
 --#args token
 

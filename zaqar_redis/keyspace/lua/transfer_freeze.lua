@@ -15,5 +15,6 @@ end
 if redis.call('EXISTS', stages) == 1 then
     return -1
 end
+redis.call('DEL', move_lock)  -- a full Redis lets a script go on that has written
 redis.call('SET', move_lock, 'out:' .. token, 'PX', lease)
 return 1

@@ -1,6 +1,7 @@
 -- Import messages before their present state is known.
 --
 -- A late writer, when the state of some is known, is refused: what it has is old.
+--#flags deny-oom
 --#keys queue messages bodies expiry move_lock
 --#args token rest...
 -- rest: rank and envelope of each

@@ -6,6 +6,7 @@
 
 local lock = redis.call('GET', move_lock)
 if lock == 'out:' .. token or lock == 'gone:' .. token then
+    redis.call('DEL', move_lock)  -- a full Redis lets a script go on that has written
     redis.call('SET', move_lock, 'gone:' .. token)
     return 1
 end

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from itertools import islice
 
 from zaqar_redis.clock import Clock
+from zaqar_redis.realtime.bus import Bus
+from zaqar_redis.realtime.buses.memory import MemoryBus
 from zaqar_redis.realtime.engine import (
     DEDUP_WINDOW_MS,
     NO_POSITION,
@@ -21,6 +23,9 @@ from zaqar_redis.realtime.engine import (
     Published,
     new_epoch,
 )
+from zaqar_redis.realtime.engines.events import BusEvents
+from zaqar_redis.realtime.engines.sent import SentHistory
+from zaqar_redis.realtime.engines.topics import MemoryTopics
 
 #: Stored idempotency keys of all channels at most: a few minutes of busy publishers.
 _DEDUP_KEYS_MAX = 100_000
@@ -50,9 +55,10 @@ class _Stream:
 
 
 class MemoryHistory:
-    def __init__(self, now: Clock, bus: MemoryBus) -> None:
+    """A history in this process, which sends nothing."""
+
+    def __init__(self, now: Clock) -> None:
         self._now = now
-        self._bus = bus
         self._channels: OrderedDict[str, _Stream] = OrderedDict()
         self._dedup: OrderedDict[tuple[str, str], tuple[Position, int]] = OrderedDict()
 
@@ -80,7 +86,6 @@ class MemoryHistory:
             position = Position(found.offset, found.epoch)
         if dedup is not None and dedup.key:
             self._record_key((channel, dedup.key), position, now)
-        self._bus.publication(channel, payload, position)
         return Published(position, new=True)
 
     async def history(
@@ -99,6 +104,9 @@ class MemoryHistory:
                 if (each.offset < at if since.reverse else each.offset > at)
             ]
         return list(islice(entries, since.limit)), Position(found.offset, found.epoch)
+
+    async def forget_key(self, channel: str, key: str) -> None:
+        self._dedup.pop((channel, key), None)
 
     async def rotate_epoch(self, channel: str, epoch: str) -> None:
         found = self._channels.get(channel)
@@ -164,48 +172,19 @@ class MemoryPresence:
         return entries
 
 
-class MemoryBus:
-    def __init__(self) -> None:
-        self.handler: EventHandler | None = None
-        self.node = ""
-        self._subscribed: set[str] = set()
-
-    async def subscribe(self, channel: str) -> None:
-        self._subscribed.add(channel)
-
-    async def unsubscribe(self, channel: str) -> None:
-        self._subscribed.discard(channel)
-
-    def publication(self, channel: str, payload: bytes, position: Position) -> None:
-        if self.handler is not None and channel in self._subscribed:
-            self.handler.on_publication(channel, payload, position)
-
-    async def publish_join(self, channel: str, info: bytes) -> None:
-        if self.handler is not None and channel in self._subscribed:
-            self.handler.on_join(channel, info)
-
-    async def publish_leave(self, channel: str, info: bytes) -> None:
-        if self.handler is not None and channel in self._subscribed:
-            self.handler.on_leave(channel, info)
-
-    async def publish_control(self, payload: bytes, node: str = "") -> int:
-        if self.handler is None or node not in ("", self.node):
-            return 0
-        self.handler.on_control(payload)
-        return 1
-
-
 class MemoryEngine:
-    def __init__(self, now: Clock) -> None:
-        self.bus = MemoryBus()
-        self.history = MemoryHistory(now, self.bus)
+    def __init__(self, now: Clock, bus: Bus | None = None) -> None:
+        """*bus*: None: one within this engine."""
+        self.events = BusEvents(bus or MemoryBus(), reorders=bus is not None)
+        self.history = SentHistory(MemoryHistory(now), self.events)
         self.presence = MemoryPresence(now)
+        self.topics = MemoryTopics()
 
     async def start(self, node: str, handler: EventHandler) -> None:
-        self.bus.handler, self.bus.node = handler, node
+        await self.events.start(node, handler)
 
     async def ping(self) -> None:
         pass
 
     async def close(self) -> None:
-        self.bus.handler = None
+        await self.events.close()

@@ -8,11 +8,16 @@ from collections.abc import Sequence
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import AsyncClient
+from zaqar_redis.keyspace.listeners import commands_of_scripts
+from zaqar_redis.keyspace.ping import ping
 from zaqar_redis.keyspace.script import Script
+from zaqar_redis.realtime.bus import Bus, BusSettings
+from zaqar_redis.realtime.buses.redis import RedisBus
 from zaqar_redis.realtime.engine import (
     DEDUP_WINDOW_MS,
     Dedup,
     EventHandler,
+    History,
     HistoryEntry,
     HistoryFilter,
     HistoryOptions,
@@ -21,7 +26,9 @@ from zaqar_redis.realtime.engine import (
     Published,
     new_epoch,
 )
-from zaqar_redis.realtime.engines.pubsub import PubSubReceiver
+from zaqar_redis.realtime.engines.events import BusEvents, packs
+from zaqar_redis.realtime.engines.sent import SentHistory
+from zaqar_redis.realtime.engines.topics import RedisTopics
 
 _PUBLISH = Script("channel_publish")
 _HISTORY = Script("channel_history")
@@ -38,8 +45,10 @@ _NO_DEDUP = Dedup()
 
 
 class RedisHistory:
-    def __init__(self, client: AsyncClient) -> None:
+    def __init__(self, client: AsyncClient, *, sends: bool) -> None:
+        """*sends*: publications go out by PUB/SUB in the same step."""
         self._client = client
+        self._sends = int(sends)
 
     async def publish(
         self,
@@ -61,6 +70,7 @@ class RedisHistory:
                 remember=DEDUP_WINDOW_MS if dedup.key else 0,
                 version=dedup.version,
                 version_epoch=dedup.version_epoch,
+                send=self._sends,
             )
         )
         return Published(Position(offset, epoch.decode()), new=bool(new))
@@ -87,6 +97,10 @@ class RedisHistory:
         )
         found = [HistoryEntry(int(id.partition(b"-")[0]), fields[1]) for id, fields in entries]
         return found, Position(offset, epoch.decode())
+
+    async def forget_key(self, channel: str, key: str) -> None:
+        once = keys.DedupKeys(keys.of_channel(channel), key).once
+        await self._client.command("DEL", once)
 
     async def rotate_epoch(self, channel: str, epoch: str) -> None:
         await self._client.call(_RENEW(keys.of_channel(channel), old=epoch, new=new_epoch()))
@@ -131,43 +145,32 @@ def _info(entry: bytes) -> bytes:
     return rest[int(size) :]
 
 
-class RedisBus:
-    def __init__(self, client: AsyncClient, receiver: PubSubReceiver) -> None:
-        self._client = client
-        self._pubsub = receiver
-
-    async def subscribe(self, channel: str) -> None:
-        await self._pubsub.subscribe(channel)
-
-    async def unsubscribe(self, channel: str) -> None:
-        await self._pubsub.unsubscribe(channel)
-
-    async def publish_join(self, channel: str, info: bytes) -> None:
-        await self._client.command("PUBLISH", keys.of_channel(channel).news, b"j" + info)
-
-    async def publish_leave(self, channel: str, info: bytes) -> None:
-        await self._client.command("PUBLISH", keys.of_channel(channel).news, b"l" + info)
-
-    async def publish_control(self, payload: bytes, node: str = "") -> int:
-        name = keys.NODES + (b":" + node.encode() if node else b"")
-        return int(await self._client.command("PUBLISH", name, payload))
+def pubsub_bus(client: AsyncClient) -> RedisBus:
+    """Returns a bus over PUB/SUB of the engine's Redis, where scripts send publications."""
+    commands = commands_of_scripts(client)
+    return RedisBus(client, BusSettings(), keys.pubsub_of, commands=commands, packs=packs)
 
 
 class RedisEngine:
-    def __init__(self, client: AsyncClient, now: Clock) -> None:
+    def __init__(self, client: AsyncClient, now: Clock, bus: Bus | None = None) -> None:
+        """*bus*: None: PUB/SUB of the same Redis."""
         self._client = client
-        self._pubsub = PubSubReceiver(client)
-        self.history = RedisHistory(client)
+        if bus is None:
+            self.events = BusEvents(pubsub_bus(client))
+            self.history: History = RedisHistory(client, sends=True)
+        else:
+            self.events = BusEvents(bus, reorders=True)
+            self.history = SentHistory(RedisHistory(client, sends=False), self.events)
         self.presence = RedisPresence(client, now)
-        self.bus = RedisBus(client, self._pubsub)
+        self.topics = RedisTopics(client, now)
 
     async def start(self, node: str, handler: EventHandler) -> None:
         await self._client.start()
-        await self._pubsub.start(node, handler)
+        await self.events.start(node, handler)
 
     async def ping(self) -> None:
-        await self._client.command("PING")
+        await ping(self._client)
 
     async def close(self) -> None:
-        await self._pubsub.close()
+        await self.events.close()
         await self._client.close()

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import msgspec
 from msgspec import Struct
 
@@ -76,6 +78,32 @@ class ControlRefresh(_ControlMessage):
     expired: bool = False
     expire_at: int = 0
     info: bytes = b""
+
+
+class ControlTopic(_ControlMessage):
+    """Subscribes a connection to a topic of the routing service, or unsubscribes it."""
+
+    project: str
+    client: str
+    #: empty: all, of those to unsubscribe from
+    topic: str
+    subscribes: bool
+
+
+class Envelope(_ControlMessage):
+    """A message to the connections that *route* and *target* name."""
+
+    project: str
+    #: one of `ROUTES`
+    route: str
+    #: user, role, client's id or topic; empty for a broadcast
+    target: str
+    #: what clients get, in JSON: type, payload, and timestamp in milliseconds since 1970
+    message: bytes
+
+
+#: How the connections of an envelope are chosen.
+ROUTES = ("user", "role", "broadcast", "connection", "topic")
 
 
 class ControlFrame(_ControlMessage):
@@ -155,11 +183,18 @@ class ControlSurveyResponse(_ControlMessage):
     published: list[float | None] = []
 
 
+def topic_key(project: str, topic: str) -> str:
+    """Returns the key of a topic of the routing service, unique over all projects."""
+    return f"{quote(project, safe='')}/{topic}"
+
+
 ControlMessage = (
     ControlDisconnect
     | ControlUnsubscribe
     | ControlSubscribe
     | ControlRefresh
+    | ControlTopic
+    | Envelope
     | ControlFrame
     | ControlSurveyRequest
     | ControlSurveyResponse

@@ -63,7 +63,7 @@ class ControlPlane:
 
         Raises Unavailable.
         """
-        return await self._node.engine.bus.publish_control(control.pack(message), node)
+        return await self._node.engine.events.publish_control(control.pack(message), node)
 
     async def frame(self, node: str, session: str, data: bytes) -> bool:
         """Sends commands to a session on any node; returns False when no such node exists."""
@@ -98,9 +98,16 @@ class ControlPlane:
         finally:
             del self._surveys[id]
 
-    def handle(self, payload: bytes) -> None:
-        """Handles a control message of a node, perhaps of this one."""
+    def handle(self, payload: bytes) -> int:
+        """Handles a control message of a node, perhaps of this one.
+
+        Returns to how many connections it was delivered.
+        """
         match control.unpack(payload):
+            case control.Envelope() as envelope:
+                return self._node.routing.deliver(envelope)
+            case control.ControlTopic() as change:
+                self._node.routing.change(change)
             case control.ControlFrame() as frame:
                 self._route_frame(frame)
             case control.ControlSurveyRequest() as request:
@@ -110,8 +117,11 @@ class ControlPlane:
                 if survey is not None:
                     survey.add(answer)
             case message:
-                for session in self._node.sessions.matching(message.who):
+                sessions = self._node.sessions.matching(message.who)
+                for session in sessions:
                     self._apply(session, message)
+                return len(sessions)
+        return 0
 
     def _route_frame(self, frame: control.ControlFrame) -> None:
         route = self.routes.get(frame.session)

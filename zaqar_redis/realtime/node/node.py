@@ -35,6 +35,7 @@ from zaqar_redis.realtime.node.queue_channels import (
     QueueChannels,
     QueueWatches,
 )
+from zaqar_redis.realtime.node.routing import NodeRouting
 from zaqar_redis.realtime.node.sessions import NodeSessions
 from zaqar_redis.realtime.protocol import codes, wire
 from zaqar_redis.realtime.session.context import ChannelSubscription, SessionSettings
@@ -104,6 +105,7 @@ class Node:
         self.verifier = verifier
         self.sessions = NodeSessions()
         self.control_plane = ControlPlane(self)
+        self.routing = NodeRouting(self)
         self.queues = queues
         self._queue_watches = QueueWatches(self, queues) if queues is not None else None
         self._channels: dict[str, _LocalChannel] = {}
@@ -120,6 +122,8 @@ class Node:
 
     async def start(self) -> None:
         await self.engine.start(self.id, self)
+        if self.accepts_clients:
+            self.routing.start()
         self._ticker = asyncio.create_task(self._tick(), name="channels")
 
     def begin_shutdown(self) -> None:
@@ -142,7 +146,13 @@ class Node:
         for task in tuple(self._work):
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
+        await self.routing.close()
         await self.engine.close()
+
+    def remove(self, session: Session) -> None:
+        """Forgets a session whose connection has ended.  Idempotent."""
+        self.routing.leave(session)
+        self.sessions.remove(session)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs *work* in a task; drops it when the node closes, as that ends all sessions."""
@@ -178,7 +188,7 @@ class Node:
         if channel is None:
             channel = self._channels[key] = _LocalChannel(self._rate_windows)
         channel.subscribers.add(subscription)
-        await self.engine.bus.subscribe(key)  # idempotent
+        await self.engine.events.subscribe(key)  # idempotent
         if self._queue_watches is not None and isinstance(
             subscription.options, QueueChannelOptions
         ):
@@ -200,7 +210,7 @@ class Node:
             del self._channels[key]
             if self._queue_watches is not None:
                 self._queue_watches.leave(key)
-            await self.engine.bus.unsubscribe(key)
+            await self.engine.events.unsubscribe(key)
 
     def subscribed(self, key: str) -> Collection[ChannelSubscription]:
         channel = self._channels.get(key)
@@ -271,8 +281,11 @@ class Node:
             if subscription.join_leave and subscription.state is SubscriptionState.SUBSCRIBED:
                 subscription.session.push(wire.Push(channel=subscription.channel, **push))
 
-    def on_control(self, payload: bytes) -> None:
-        self.control_plane.handle(payload)
+    def on_control(self, payload: bytes) -> int:
+        return self.control_plane.handle(payload)
+
+    def on_missed(self, channel: str) -> None:
+        self._positions.schedule_position_check((channel,))
 
     def on_gap(self) -> None:
         self._positions.schedule_position_check(self._channels)

@@ -31,6 +31,7 @@ class ProjectContext:
         self._node = node
         self.project = project
         self.node = node.id
+        self.engine = node.engine
         self.control_plane = node.control_plane
         self.settings = node.settings
         self.namespaces = node.namespaces
@@ -68,7 +69,7 @@ class ProjectContext:
         if subscription.options.presence:
             await self._node.engine.presence.remove(key, info.client, info.user)
         if existed and subscription.joined:
-            await self._node.engine.bus.publish_leave(key, packing.pack_client_info(info))
+            await self._node.engine.events.publish_leave(key, packing.pack_client_info(info))
 
     async def publish(
         self,
@@ -149,7 +150,7 @@ class ProjectContext:
         self._node.schedule_position_check(self._key(subscription.channel))
 
     async def publish_join(self, subscription: ChannelSubscription) -> None:
-        await self._node.engine.bus.publish_join(
+        await self._node.engine.events.publish_join(
             self._key(subscription.channel), packing.pack_client_info(subscription.info)
         )
 

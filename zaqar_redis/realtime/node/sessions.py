@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Protocol
 
 from zaqar_redis.realtime.node.control import ConnectionSelector
@@ -28,6 +28,10 @@ class NodeSessions:
         self._by_id: dict[str, Session] = {}
         #: those that are connected, by project and user
         self._by_user: dict[tuple[str, str], set[Session]] = {}
+        #: those that are connected, by the roles of their users
+        self._by_role: dict[tuple[str, str], set[Session]] = {}
+        #: those that are connected, by the public id of their client
+        self._by_client: dict[str, Session] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -48,6 +52,9 @@ class NodeSessions:
             self.quota.add_socket(session.context.project)
         sessions = self._by_user.setdefault((session.context.project, session.user), set())
         sessions.add(session)
+        for role in session.roles:
+            self._by_role.setdefault((session.context.project, role), set()).add(session)
+        self._by_client[session.client] = session
         return len(sessions)
 
     def remove(self, session: Session) -> None:
@@ -61,9 +68,32 @@ class NodeSessions:
             sessions.remove(session)
             if not sessions:
                 del self._by_user[key]
+            self._by_client.pop(session.client, None)
+            for role in session.roles:
+                self._leave_role((session.context.project, role), session)
+
+    def _leave_role(self, key: tuple[str, str], session: Session) -> None:
+        sessions = self._by_role.get(key, set())
+        sessions.discard(session)
+        if not sessions:
+            self._by_role.pop(key, None)
 
     def get(self, id: str) -> Session | None:
         return self._by_id.get(id)
+
+    def of_user(self, project: str, user: str) -> Collection[Session]:
+        return self._by_user.get((project, user), ())
+
+    def of_role(self, project: str, role: str) -> Collection[Session]:
+        return self._by_role.get((project, role), ())
+
+    def of_client(self, project: str, client: str) -> Session | None:
+        """Returns the connection with this public id."""
+        session = self._by_client.get(client)
+        return session if session is not None and session.context.project == project else None
+
+    def of_project(self, project: str) -> list[Session]:
+        return [each for each in self._by_client.values() if each.context.project == project]
 
     @property
     def users(self) -> int:

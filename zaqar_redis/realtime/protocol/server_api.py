@@ -82,6 +82,26 @@ class ApiRefreshRequest(ApiUserRequest):
     info: Raw = NO_PAYLOAD
 
 
+class ApiSendRequest(Wire):
+    """A message for the connections that *route* and *target* name."""
+
+    #: user, role, broadcast, connection or topic
+    route: str = ""
+    #: user, role, client id or topic; empty for a broadcast
+    target: str = ""
+    type: str = ""
+    payload: Raw = NO_PAYLOAD
+    #: milliseconds since 1970; 0: now
+    timestamp: int = 0
+
+
+class TopicRequest(Wire):
+    """The connection of a client id, and a topic of the routing service."""
+
+    client: str = ""
+    topic: str = ""
+
+
 class HistoryRemoveRequest(Wire):
     channel: str = ""
 
@@ -110,6 +130,17 @@ class BatchRequest(Wire):
 class ApiError(Wire):
     code: int
     message: str
+
+
+class SendResult(Wire):
+    """How many connections got the message, on a bus within one process; else None."""
+
+    recipients: int | None = None
+
+
+class TopicSubscribersResult(Wire):
+    #: client ids
+    clients: list[str]
 
 
 class EmptyResult(Wire):

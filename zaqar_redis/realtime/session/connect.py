@@ -65,6 +65,7 @@ async def _authenticate(session: Session, token: str) -> dict[str, tokens.Subscr
     except tokens.InvalidToken as error:
         raise Disconnected(codes.INVALID_TOKEN) from error
     session.user, session.expire_at = claims.user, claims.expire_at
+    session.roles = claims.roles
     session.conn_info = wire.payload(claims.info)
     session.anonymous, session.trusted = not claims.user, settings.insecure
     if claims.project:

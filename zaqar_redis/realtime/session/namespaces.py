@@ -163,6 +163,12 @@ class Namespaces:
         self._without = without
         self._named = dict(named)
 
+    @property
+    def store_history(self) -> bool:
+        """Whether the engine stores the history of any channel: queues have theirs."""
+        every = (self._without, *self._named.values())
+        return any(options.history_options is not None for options in every)
+
     def options(self, channel: str) -> ChannelOptions:
         """Returns a channel's options.
 

@@ -84,6 +84,7 @@ class Session:
         #: its public id
         self.client = str(uuid.uuid4())
         self.user = ""
+        self.roles: tuple[str, ...] = ()
         self.conn_info: wire.Payload = wire.NO_PAYLOAD
         self.subscriptions: dict[str, ChannelSubscription] = {}
         self.state = SessionState.CONNECTING
@@ -194,6 +195,11 @@ class Session:
 
     def push(self, push: wire.Push) -> None:
         self.send(wire.Reply(push=push))
+
+    def send_encoded(self, reply: bytes) -> None:
+        """Sends what `codec` has encoded, for many sessions at once."""
+        if not self.closed:
+            self._transport.send(reply)
 
     def close(self, close: DisconnectCode) -> None:
         """Closes the transport; the owner of the session has to call `end` afterwards."""

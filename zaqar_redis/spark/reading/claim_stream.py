@@ -184,6 +184,7 @@ class ClaimReader(StreamReader):
         "minOffsetsPerTrigger",
         "maxTriggerDelay",
         "includeExpired",
+        "readReplicas",
     )
 
     def __init__(

@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 _LENGTH = 36
 #: Two bytes, as a number of this machine, to their four digits.
-_DIGITS = np.frombuffer(
-    b"".join(np.uint16(number).tobytes().hex().encode() for number in range(2**16)), "V4"
-)
+_DIGITS = np.frombuffer(np.arange(2**16, dtype=np.uint16).tobytes().hex().encode(), "V4")
 #: Offset in the text of the digits of each two bytes.
 _POSITIONS = (0, 4, 9, 14, 19, 24, 28, 32)
 _TEXT = np.dtype(

@@ -10,26 +10,26 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from zaqar_redis.keyspace.script import Steps, Verb
-from zaqar_redis.storage.transfer import Transfer
+from zaqar_redis.storage.transfer import Transfer, TransferTarget
 
 #: Copies messages while the queue is in use: called with project, queue, the token of the move
 #: lock in the target, source and target.  Returns the rank up to which every message was
 #: copied; later ones may not be.
-CopyLive = Callable[[str, str, str, Transfer, Transfer], Awaitable[int]]
+CopyLive = Callable[[str, str, str, Transfer, TransferTarget], Awaitable[int]]
 #: Compares a frozen queue with its copy, before the copy is relied upon: called with project,
 #: queue and the result of `CopyLive`.  Raises CannotMove when they differ.
 VerifyCopy = Callable[[str, str, int], Awaitable[None]]
 
 
 def copy_messages(
-    project: str, queue: str, token: str, source: Transfer, target: Transfer
+    project: str, queue: str, token: str, source: Transfer, target: TransferTarget
 ) -> Verb[int]:
     """Copies page by page, as a `CopyLive`; the last, short page is left to `copy_frozen`."""
     return Verb(None, _copy_pages(project, queue, token, source, target))
 
 
 def _copy_pages(
-    project: str, queue: str, token: str, source: Transfer, target: Transfer
+    project: str, queue: str, token: str, source: Transfer, target: TransferTarget
 ) -> Steps[int]:
     after = 0
     chunk = yield source.export_messages(project, queue, after)
@@ -48,7 +48,7 @@ def copy_frozen(
     queue: str,
     copied_rank: int,
     source: tuple[Transfer, str],
-    target: tuple[Transfer, str],
+    target: tuple[TransferTarget, str],
 ) -> Steps[int]:
     """Copies what is left after *copied_rank*; returns how many messages the queue has.
 

@@ -17,7 +17,7 @@ from zaqar_redis.keyspace.script import ComposedVerbs, Steps, Verb, verb
 from zaqar_redis.pool_records import Move
 from zaqar_redis.storage.control import DEFAULT_POOL, Catalogue
 from zaqar_redis.storage.move.copy import CopyLive, VerifyCopy, copy_messages
-from zaqar_redis.storage.move.queue_move import QueueGone, QueueMove
+from zaqar_redis.storage.move.queue_move import QueueGone, QueueMove, transfer_of
 from zaqar_redis.storage.pools.router import ServiceRouter
 from zaqar_redis.storage.transfer import Transfer
 
@@ -127,11 +127,3 @@ class Mover(ComposedVerbs):
     def _transfer(self, name: str) -> Steps[Transfer]:
         route = yield self._router.stores.get(name)
         return transfer_of(route.driver, name)
-
-
-def transfer_of(store: object, name: str, queue: str = "") -> Transfer:
-    """Returns the transfer verbs of the store *name*.  Raises CannotMove when it has none."""
-    transfer: Transfer | None = getattr(store, "transfer", None)
-    if transfer is None:
-        raise errors.CannotMove(queue=queue, why=f'the store of "{name}" has no way to move queues')
-    return transfer

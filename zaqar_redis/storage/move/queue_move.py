@@ -17,7 +17,7 @@ from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import LockKind, MoveLock
 from zaqar_redis.storage.move.copy import CopyLive, VerifyCopy, copy_frozen
 from zaqar_redis.storage.move.states import BY_SOURCE_LOCK, Settlement
-from zaqar_redis.storage.transfer import Transfer
+from zaqar_redis.storage.transfer import Transfer, TransferTarget
 
 LOG = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class QueueMove(ComposedVerbs):
         project: str,
         queue: str,
         source: Transfer,
-        target: Transfer,
+        target: TransferTarget,
         record: MoveRecord,
         *,
         token: str,
@@ -154,3 +154,11 @@ class QueueMove(ComposedVerbs):
                 self._key[1],
                 extra={"action": "move_interrupted"},
             )
+
+
+def transfer_of(store: object, name: str, queue: str = "") -> Transfer:
+    """Returns the transfer verbs of the store *name*.  Raises CannotMove when it has none."""
+    transfer: Transfer | None = getattr(store, "transfer", None)
+    if transfer is None:
+        raise errors.CannotMove(queue=queue, why=f'the store of "{name}" has no way to move queues')
+    return transfer

@@ -15,6 +15,7 @@ from zaqar_redis import errors
 from zaqar_redis.pool_records import Pool
 from zaqar_redis.storage.contract import Driver, Ownership
 from zaqar_redis.storage.control import DEFAULT_POOL, Control
+from zaqar_redis.storage.formats import check_format, use_format
 
 
 class StoreAdoption:
@@ -40,10 +41,14 @@ class StoreAdoption:
         return owner in (None, installation)
 
     async def check(self, pool: Pool, adopt: bool) -> None:
-        """Raises StoreOwned, unless *adopt*, and Conflict when another pool has a queue of it."""
+        """Raises StoreOwned, unless *adopt*, and Conflict when another pool has a queue of it.
+
+        Raises FormatTooNew.
+        """
         async with self._store(pool) as (driver, ownership):
             if ownership is None:
                 return
+            await check_format(ownership.format, pool.name)
             owner = await ownership.get()
             if owner == await self._control.installation():
                 return
@@ -68,6 +73,7 @@ class StoreAdoption:
             if ownership is None:
                 return
             await ownership.put(await self._control.installation())
+            await use_format(ownership.format, pool.name)
             async for project, queue, other in self._unknown(driver, ownership, pool):
                 if other is None:
                     await self._assign(project, queue, pool.name)

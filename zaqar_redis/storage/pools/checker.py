@@ -111,7 +111,7 @@ class PooledChecker:
         if lock is not None and lock.is_import:
             if repair:  # if the import goes on all the same, it fails, and must be run again
                 await transfer.abort_import(project, queue, lock.token)
-            what = "its import from stock Zaqar was not finished"
+            what = "its import or restore was not finished"
             return Finding(what=what, damage=False, mended=repair)
         if not catalogued:
             return None

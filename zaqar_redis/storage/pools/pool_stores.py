@@ -58,6 +58,10 @@ class PoolStores(ComposedVerbs, Generic[StoreT]):
         self._on_change = on_change
         self._cache_ttl = cache_ttl
         self._pools: PoolsSnapshot | None = None
+        #: how often the list was dropped: one that is being read then is old
+        self._dropped = 0
+        #: the pools of the last snapshot: each request whose route is not cached looks one up
+        self._by_name: Mapping[str, Pool] = {}
         self._pools_until = 0.0
         self._opened: dict[str, Route[StoreT]] = {}
         #: names of pools whose stores are being opened
@@ -149,8 +153,10 @@ class PoolStores(ComposedVerbs, Generic[StoreT]):
         return (yield from self._pools_by_name())
 
     def _pools_by_name(self) -> Steps[Mapping[str, Pool]]:
-        snapshot = yield from self._load_pools()
-        return {pool.name: pool for pool in snapshot.items}
+        found = yield from self._load_pools()
+        if found is self._pools:
+            return self._by_name
+        return {pool.name: pool for pool in found.items}
 
     @verb
     def snapshot(self) -> Steps[PoolsSnapshot]:
@@ -158,18 +164,23 @@ class PoolStores(ComposedVerbs, Generic[StoreT]):
         return (yield from self._load_pools())
 
     def _load_pools(self) -> Steps[PoolsSnapshot]:
-        if self._pools is None or time.monotonic() > self._pools_until:
-            found: PoolsSnapshot = yield self._control_pools.list()
-            for name in self._opened.keys() - {pool.name for pool in found.items}:
-                self._drain(self._opened.pop(name))
-                self._on_change()
-            self._pools, self._pools_until = found, time.monotonic() + self._cache_ttl
-            yield self.close_drained()
+        if self._pools is not None and time.monotonic() <= self._pools_until:
+            return self._pools
+        dropped = self._dropped
+        found: PoolsSnapshot = yield self._control_pools.list()
+        if self._dropped != dropped:
             return found
-        return self._pools
+        for name in self._opened.keys() - {pool.name for pool in found.items}:
+            self._drain(self._opened.pop(name))
+            self._on_change()
+        self._pools, self._pools_until = found, time.monotonic() + self._cache_ttl
+        self._by_name = {pool.name: pool for pool in found.items}
+        yield self.close_drained()
+        return found
 
     def invalidate(self) -> None:
         """Drops the cached list of pools: they have changed."""
+        self._dropped += 1
         self._pools = None
 
     @verb

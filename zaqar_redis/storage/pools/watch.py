@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -16,6 +16,8 @@ from zaqar_redis.storage.pools.router import ServiceRouter
 EventT = TypeVar("EventT")
 EventT_co = TypeVar("EventT_co", covariant=True)
 
+#: Watches that are subscribed at once: one that a slow store holds up holds up few others.
+_CONCURRENT_WATCHES = 64
 #: Seconds for which the default pool keeps the reserved epoch of a queue without a pool, as the
 #: control store does: a client that does not use the catalogue may create the queue there.
 _RESERVED_EPOCH_TTL_SECONDS = 86_400
@@ -37,6 +39,7 @@ class _Watch(Generic[EventT]):
     """A listener, and the stores that it is subscribed in."""
 
     __slots__ = (
+        "asked",
         "changing",
         "drivers",
         "last",
@@ -59,9 +62,11 @@ class _Watch(Generic[EventT]):
         self.listener = listener
         #: called by stores
         self.on_event = partial(deliver, self)
+        #: stores that may call the listener, and those of them that have confirmed it
+        self.asked: frozenset[Driver] = frozenset()
         self.drivers: frozenset[Driver] = frozenset()
-        #: whether the queue has a pool
-        self.placed = True
+        #: whether the queue is known to have a pool, in which it is watched
+        self.placed = False
         #: epoch and rank of the last event, while the queue has no pool
         self.last = ("", 0)
         self.changing = asyncio.Lock()
@@ -82,6 +87,8 @@ class _RoutedWatches(Generic[EventT]):
         self._tasks: set[asyncio.Task[Any]] = set()
         #: looks up all watched queues that have no pool
         self._lookup_task: asyncio.Task[None] | None = None
+        #: pools have changed while it does
+        self._looks_again = False
         router.move_listeners.append(self._on_move)
 
     async def watch(self, project: str, queue: str, listener: Callable[[EventT], None]) -> None:
@@ -98,7 +105,7 @@ class _RoutedWatches(Generic[EventT]):
         if not watches:
             self._watched.pop((project, queue), None)
         if watch is not None:
-            self._unsubscribe(watch, watch.drivers)
+            self._unsubscribe(watch, watch.asked)
 
     async def _stores(self, project: str, queue: str) -> tuple[Sequence[Driver], bool]:
         """Returns the stores to subscribe in, and whether the queue has a pool."""
@@ -109,28 +116,37 @@ class _RoutedWatches(Generic[EventT]):
 
     async def _resubscribe(self, watch: _Watch[EventT]) -> None:
         """Subscribes in the present store of the queue.  Raises StoreUnavailable."""
+        known = watch.asked
         drivers, placed = await self._stores(watch.project, watch.queue)
-        if watch.drivers == frozenset(drivers):
-            watch.placed = placed
-            await self._subscribe(watch, drivers)  # restores what was lost with a connection
+        waits = watch.changing.locked() or watch.asked != known
+        if not waits and known == frozenset(drivers):
+            # Nothing changes: what was lost with a connection is restored.
+            now = await self._subscribe(watch, drivers)
+            if watch.asked == known:
+                self._note_confirmed(watch, now, placed)
             return
-        waits = watch.changing.locked()
         async with watch.changing:
             if waits:  # the queue may have moved on meanwhile
                 drivers, placed = await self._stores(watch.project, watch.queue)
             watch.placed = placed and watch.placed
-            before, now = watch.drivers, await self._subscribe(watch, drivers)
-            watch.drivers, watch.placed = now, placed
-            self._unsubscribe(watch, before - now)
-        if before and not before & now:
+            now = await self._subscribe(watch, drivers)
+            self._unsubscribe(watch, watch.asked.difference(drivers))
+            watch.asked = frozenset(drivers)
+            self._note_confirmed(watch, now, placed)
+
+    def _note_confirmed(self, watch: _Watch[EventT], now: frozenset[Driver], placed: bool) -> None:
+        before, watch.drivers, watch.placed = watch.drivers, now, placed
+        # What another store got before it confirmed the watch may have been missed.
+        if before and now - before:
             watch.listener(self._gap)
 
     async def _subscribe(
         self, watch: _Watch[EventT], drivers: Sequence[Driver]
     ) -> frozenset[Driver]:
-        """Subscribes in the first store, and in the others that answer; returns all of these.
+        """Subscribes in all stores; returns those that confirm it.
 
-        Raises StoreUnavailable when the first one does not answer.
+        The others may just be slow: they keep the subscription, and confirm it later.  Raises
+        StoreUnavailable when the first one is one of these.
         """
 
         async def subscribe(driver: Driver) -> errors.Unavailable | None:
@@ -142,15 +158,22 @@ class _RoutedWatches(Generic[EventT]):
                 return error
             return None
 
+        if not self._is_wanted(watch):
+            return frozenset()
+        watch.asked = watch.asked.union(drivers)
         answers = await asyncio.gather(*map(subscribe, drivers))
-        now = frozenset(each for each, error in zip(drivers, answers, strict=True) if error is None)
-        if self._watched.get((watch.project, watch.queue), {}).get(watch.listener) is not watch:
-            self._unsubscribe(watch, now)  # the watch was removed meanwhile
+        if not self._is_wanted(watch):
+            self._unsubscribe(watch, drivers)
             return frozenset()
         if answers[0] is not None:
-            self._unsubscribe(watch, now - watch.drivers)
             raise answers[0]
-        return now
+        return frozenset(
+            each for each, error in zip(drivers, answers, strict=True) if error is None
+        )
+
+    def _is_wanted(self, watch: _Watch[EventT]) -> bool:
+        """Returns whether the watch was not removed meanwhile."""
+        return self._watched.get((watch.project, watch.queue), {}).get(watch.listener) is watch
 
     def _unsubscribe(self, watch: _Watch[EventT], drivers: Iterable[Driver]) -> None:
         for driver in drivers:
@@ -160,26 +183,42 @@ class _RoutedWatches(Generic[EventT]):
 
     def _on_move(self, queue: tuple[str, str] | None) -> None:
         if queue is not None:
-            found = [*self._watched.get(queue, {}).values()]
-        elif self._lookup_task is None or self._lookup_task.done():
-            # Pools may be new, or answer again.
-            watches = [each for some in self._watched.values() for each in some.values()]
-            found = [watch for watch in watches if not watch.placed]
-        else:
-            return
-        if found:
-            task = asyncio.create_task(self._resubscribe_all(found))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            if queue is None:
-                self._lookup_task = task
+            if watches := self._watched.get(queue):
+                self._spawn(self._resubscribe_all([*watches.values()]))
+        elif self._lookup_task is not None and not self._lookup_task.done():
+            self._looks_again = True
+        elif self._without_pool():
+            self._lookup_task = self._spawn(self._look_up())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _look_up(self) -> None:
+        """Looks for pools of queues that have none: some may be new, or answer again."""
+        self._looks_again = True
+        while self._looks_again:
+            self._looks_again = False
+            await self._resubscribe_all(self._without_pool())
+
+    def _without_pool(self) -> Sequence[_Watch[EventT]]:
+        watches = (each for some in self._watched.values() for each in some.values())
+        return [watch for watch in watches if not watch.placed]
 
     async def _resubscribe_all(self, watches: Sequence[_Watch[EventT]]) -> None:
-        for watch in watches:
-            try:
-                await self._resubscribe(watch)
-            except errors.Unavailable:  # the listener polls now and then anyway
-                watch.listener(self._gap)
+        for at in range(0, len(watches), _CONCURRENT_WATCHES):
+            some = watches[at : at + _CONCURRENT_WATCHES]
+            await asyncio.gather(*map(self._resubscribe_or_tell, some))
+
+    async def _resubscribe_or_tell(self, watch: _Watch[EventT]) -> None:
+        try:
+            await self._resubscribe(watch)
+        # The listener polls now and then anyway.
+        except (errors.Unavailable, errors.BadConfiguration):
+            watch.placed = False  # looked up again
+            watch.listener(self._gap)
 
 
 class RoutedFeed(_RoutedWatches[int]):

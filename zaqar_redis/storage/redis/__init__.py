@@ -8,6 +8,8 @@ from typing import Any
 
 from zaqar_redis import clock
 from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.keyspace import settings
+from zaqar_redis.keyspace.ping import ping
 from zaqar_redis.storage.contract import PostDeadLetter
 from zaqar_redis.storage.redis.administration import RedisAdministration
 from zaqar_redis.storage.redis.checker import RedisChecker
@@ -39,7 +41,7 @@ class RedisDriver:
         self.subscription_deliveries = RedisSubscriptionDeliveries(client, now)
         self.feed = RedisFeed(client)
         self.live = RedisLive(client, now)
-        self.sweeper = RedisSweeper(client, self.queues, now)
+        self.sweeper = RedisSweeper(client, self.queues, self.messages, now)
         self.transfer = RedisTransfer(client)
         self.ownership = RedisOwnership(client, self.queues)
         self.checker = RedisChecker(client, self.queues, now)
@@ -59,7 +61,7 @@ class RedisDriver:
         await self._client.close()
 
     async def ping(self) -> None:
-        await self._client.command("PING")
+        await ping(self._client)
 
     async def identity(self) -> str:
         return await self._client.identity()
@@ -67,5 +69,5 @@ class RedisDriver:
 
 def create(uri: str, options: Mapping[str, Any]) -> RedisDriver:
     """The entry point of ``redis://``, ``rediss://``, ``unix://`` and ``memory://``."""
-    client = keyspace.client(uri, keyspace.settings(options), options.get("name", ""))
+    client = keyspace.client(uri, settings.from_options(options), options.get("name", ""))
     return RedisDriver(client)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from zaqar_redis import clock
-from zaqar_redis.keyspace.client import BlockingClient
+from zaqar_redis.keyspace.blocking import BlockingClient
 from zaqar_redis.keyspace.script import Steps, verb
 from zaqar_redis.storage.contract import PostDeadLetter
 from zaqar_redis.storage.redis.catalogue import RedisCatalogue

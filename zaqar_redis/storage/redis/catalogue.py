@@ -23,6 +23,7 @@ _ASSIGN = Script("catalogue_assign")
 _MARK_DELETED = Script("catalogue_mark_deleted")
 _DELETED = Script("catalogue_deleted")
 _RELEASE = Script("catalogue_release")
+_COUNT = Script("pool_count")
 _BEGIN = Script("move_begin")
 _COMMIT = Script("move_commit")
 _WITHDRAW = Script("move_withdraw")
@@ -150,7 +151,7 @@ class RedisCatalogue:
 
     @verb
     def count(self, pool: str) -> Steps[int]:
-        return int((yield RedisCommand("ZCARD", control_keys.pool_queues(pool))))
+        return int((yield _COUNT(control_keys.CatalogueKeys("", pool), name=pool)))
 
     @verb
     def begin(self, project: str, queue: str, move: Move) -> Steps[Move | None]:

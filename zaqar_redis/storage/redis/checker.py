@@ -21,6 +21,7 @@ from zaqar_redis.keyspace.script import Script
 from zaqar_redis.records import LockKind, MoveLock
 from zaqar_redis.storage.redis import identity
 from zaqar_redis.storage.redis.queues import RedisQueues
+from zaqar_redis.storage.redis.scanning import scan
 
 _KINDS = Script("check_kinds")
 _MESSAGES = Script("check_messages")
@@ -76,7 +77,7 @@ class RedisChecker:
     async def check(self, repair: bool) -> AsyncIterator[CheckResult]:
         """Yields every queue with its findings, and unnamed those that belong to no queue."""
         lost: set[bytes] = set()
-        async for page in self._scan(keys.EVERYTHING):
+        async for page in scan(self._client, keys.EVERYTHING, _SCAN):
             queues = {tag for key in page if (tag := keys.queue_tag(key))}
             for tag in queues:
                 project, queue = keys.queue_of(tag)
@@ -93,20 +94,10 @@ class RedisChecker:
                 if not keys.queue_tag(key) and not keys.is_service_key(key):
                     what = f"the key {key.decode(errors='replace')} does not belong to this service"
                     yield CheckResult(findings=(Finding(what=what),))
-        async for page in self._scan(keys.LISTS):
+        async for page in scan(self._client, keys.LISTS, _SCAN):
             for listing in page:
                 async for checked in self._check_names(listing, repair):
                     yield checked
-
-    async def _scan(self, pattern: bytes) -> AsyncIterator[set[bytes]]:
-        cursor = b"0"
-        while True:
-            cursor, found = await self._client.command(
-                "SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN
-            )
-            yield set(found)
-            if cursor == b"0":
-                return
 
     async def _exists(self, project: str, queue: str) -> bool:
         return bool(await self._client.command("EXISTS", keys.of_queue(project, queue).queue))

@@ -35,9 +35,10 @@ class RedisClaims:
             self.dead_letter_route,
             project,
             queue,
+            now := self._now(),
             _CREATE(
                 keys.of_queue(project, queue),
-                now=self._now(),
+                now=now,
                 claim=claim,
                 client=identity.stored_client(client),
                 ttl=ttl,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -12,7 +12,8 @@ from zaqar_redis import clock
 from zaqar_redis.check_records import CheckResult
 from zaqar_redis.figures import StoreStatus
 from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace import control_keys, keys
+from zaqar_redis.keyspace import control_keys, keys, settings
+from zaqar_redis.keyspace.ping import ping
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
 from zaqar_redis.pool_records import Job
 from zaqar_redis.storage.control import ChangeListener
@@ -22,6 +23,7 @@ from zaqar_redis.storage.redis.catalogue import RedisCatalogue
 from zaqar_redis.storage.redis.control_checker import RedisControlChecker
 from zaqar_redis.storage.redis.feed import PubSubChannels
 from zaqar_redis.storage.redis.figures import RedisFigures
+from zaqar_redis.storage.redis.format import RedisFormatMark
 from zaqar_redis.storage.redis.histories import RedisHistories
 from zaqar_redis.storage.redis.pools import RedisFlavors, RedisPools
 from zaqar_redis.storage.redis.quotas import RedisQuotas
@@ -82,6 +84,7 @@ class RedisControl:
         self.quotas = RedisQuotas(client, now)
         self.access_keys = RedisAccessKeys(client, now)
         self.histories = RedisHistories(client)
+        self.format = RedisFormatMark(client)
         self._figures = RedisFigures(client, now)
         self._roles = RedisRoles(client)
 
@@ -93,19 +96,22 @@ class RedisControl:
         await self._client.close()
 
     async def ping(self) -> None:
-        await self._client.command("PING")
+        await ping(self._client)
 
     async def status(self) -> StoreStatus | None:
         return await self._figures.status()
 
     async def installation(self) -> str:
         key = control_keys.CONTROL.installation
-        await self._client.command("SET", key, identity.new_claim(), "NX")
-        stored: bytes = await self._client.command("GET", key)
-        return stored.decode()
+        stored: bytes | None = await self._client.command("GET", key)
+        if stored is None:  # a full store refuses SET even if there is nothing to set
+            await self._client.command("SET", key, identity.new_claim(), "NX")
+            stored = await self._client.command("GET", key)
+        return cast(bytes, stored).decode()
 
     async def watch(self, news: ChangeListener) -> None:
-        await self._channels.watch(control_keys.CONTROL.news, news)
+        if await self._channels.watch(control_keys.CONTROL.news, news):
+            news(None)  # earlier changes are unknown; else it comes with the confirmation
 
     def check(self, pools: Collection[str], repair: bool) -> AsyncIterator[CheckResult]:
         return RedisControlChecker(self._client).check(pools, repair)
@@ -124,4 +130,4 @@ def _changed(announced: bytes) -> tuple[str, str] | None:
 
 def create(uri: str, options: Mapping[str, Any]) -> RedisControl:
     """The entry point of the control stores; the options are those of the driver."""
-    return RedisControl(keyspace.client(uri, keyspace.settings(options)))
+    return RedisControl(keyspace.client(uri, settings.from_options(options)))

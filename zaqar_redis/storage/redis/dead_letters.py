@@ -13,15 +13,18 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.script import Call, Script, Steps
 from zaqar_redis.records import IdempotencyKey, Message, NewMessage
 from zaqar_redis.storage.contract import PostDeadLetter
-from zaqar_redis.storage.redis import decoding, posting
+from zaqar_redis.storage.redis import decoding, identity, posting
 
 DROP = Script("message_drop")
+_EXHAUSTED = Script("message_exhausted")
+_DEFER = Script("queue_defer")
 #: also used to post dead letters back to the queue that they came from
 POST = Script("dead_letter_post")
 
@@ -29,6 +32,12 @@ POST = Script("dead_letter_post")
 #: interrupted move, a minute later at the earliest; a day is for queues that are seldom
 #: claimed from, and for jobs that are restarted the next morning.
 DEAD_LETTER_WINDOW_MS = 24 * 3600 * 1000
+
+#: Calls of one request to get at messages behind others; each settles a hundred, a millisecond.
+_CALLS_MAX = 100
+#: Dead letters that one request moves before it leaves the rest; each is a command of its own, so
+#: these take as long as the calls.
+_MOVED_MAX = 200
 
 
 def move_key(message: str) -> IdempotencyKey:
@@ -43,42 +52,61 @@ def take(
     dead_letter: PostDeadLetter,
     project: str,
     queue: str,
+    given_now: int,
     call: Call,
     dead_letter_claim: str,
 ) -> Steps[tuple[Sequence[Message], int | None]]:
     """Calls a script that takes claimable messages, again while it asks for that.
 
     Moves the dead letters that it finds.  Returns what it has taken, and when it has taken
-    nothing, the milliseconds until a message may be claimable; None: that is not known.
+    nothing, the milliseconds until a message may be claimable; None: that is not known.  When
+    too much is in front of those messages, it leaves the rest to the sweeper.
     """
-    again = 1
-    while again:
+    moved = 0
+    for _ in range(_CALLS_MAX):
         now, epoch, *answer = yield call
         if epoch is None:
             return (), None
-        again, next_visible_ms, flat, dead, dead_queue, dead_ttl = answer
-        if dead:
-            yield from _move(
-                dead_letter,
-                project,
-                queue,
-                decoding.messages(now, epoch, dead),
-                dead_queue.decode(),
-                dead_ttl,
-                dead_letter_claim,
-            )
-    return decoding.messages(now, epoch, flat), next_visible_ms
+        again, next_visible_ms, flat, *dead = answer
+        moved += yield from _move(dead_letter, project, queue, now, epoch, dead, dead_letter_claim)
+        if not again:
+            return decoding.messages(now, epoch, flat), next_visible_ms
+        if moved >= _MOVED_MAX:
+            break
+    yield _DEFER(keys.of_queue(project, queue), now=given_now)
+    return (), 0
+
+
+def move_exhausted(
+    dead_letter: PostDeadLetter, given_now: int, project: str, queue: str
+) -> Steps[int]:
+    """Moves dead letters that `take` has left, a hundred at most; returns how many."""
+    claim = identity.new_claim()
+    now, epoch, *answer = yield _EXHAUSTED(
+        keys.of_queue(project, queue), now=given_now, dead_letter_claim=claim
+    )
+    if epoch is None:
+        return 0
+    return (yield from _move(dead_letter, project, queue, now, epoch, answer[3:], claim))
 
 
 def _move(
     dead_letter: PostDeadLetter,
     project: str,
     queue: str,
-    messages: Sequence[Message],
-    dead_queue: str,
-    dead_ttl: bytes | None,
+    now: int,
+    epoch: bytes,
+    found: Sequence[Any],
     dead_letter_claim: str,
-) -> Steps[None]:
+) -> Steps[int]:
+    """*found*: rank, envelope and hold of each, their dead-letter queue and its ttl.
+
+    Returns how many they are.
+    """
+    flat, dead_queue, dead_ttl = found
+    if not flat:
+        return 0
+    messages = decoding.messages(now, epoch, flat)
     # They are held, and a later claim tries again: the present claim succeeds all the same.
     with contextlib.suppress(errors.Unavailable):
         for message in messages:
@@ -93,7 +121,7 @@ def _move(
             )
             yield dead_letter(
                 project,
-                dead_queue,
+                dead_queue.decode(),
                 new_message,
                 client=message.client,
                 idempotency_key=move_key(message.id),
@@ -104,6 +132,7 @@ def _move(
             holder=dead_letter_claim,
             dead=1,
         )
+    return len(messages)
 
 
 def post_dead_letter(

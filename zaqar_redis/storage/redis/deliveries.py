@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys, slot_indexes
 from zaqar_redis.keyspace.client import AsyncClient
-from zaqar_redis.keyspace.script import Argument, Call, Script, Steps, verb
+from zaqar_redis.keyspace.script import Argument, Script, Steps, verb
 from zaqar_redis.storage.deliveries import (
     DeliveryCount,
     DeliveryEntry,
@@ -60,16 +59,12 @@ class RedisDeliveries:
         await self._channels.watch(keys.DELIVERIES, on_message)
 
     async def due(self, late_ms: int = 0, *, turn: float = 0) -> AsyncIterator[tuple[str, str]]:
-        if turn and not await self.client.command(
-            "SET", keys.NOTIFIER, os.getpid(), "NX", "PX", round(turn * 1000)
-        ):
+        if turn and not await self.client.call(sweeper.take_turn(keys.NOTIFIER, turn)):
             return
         indexes = slot_indexes.of_deliveries()
         for at in range(0, len(indexes), _INDEXES):
             page = indexes[at : at + _INDEXES]
-            for name in await self.client.call(
-                Call(sweeper.LIST, tuple(page), (self._now(), _LIMIT, late_ms))
-            ):
+            for name in await sweeper.listed(self.client, page, self._now(), _LIMIT, late_ms):
                 yield keys.queue_of(name)
 
     @verb

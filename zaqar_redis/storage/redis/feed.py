@@ -11,8 +11,9 @@ from typing import Generic, TypeVar
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import AsyncClient
-from zaqar_redis.keyspace.pubsub import PubSubListener
-from zaqar_redis.storage.contract import FeedListener
+from zaqar_redis.keyspace.listeners import commands_of_scripts, listen
+from zaqar_redis.keyspace.pubsub import PUBSUB, PubSubCommands
+from zaqar_redis.storage.watched import FeedListener
 
 #: Unwatched channels that stay subscribed, for the next long poll.
 _IDLE_CHANNELS = 256
@@ -27,8 +28,14 @@ T = TypeVar("T")
 class PubSubChannels(Generic[T]):
     """Calls listeners with the messages that *read* has decoded, or *gap* after a gap."""
 
-    def __init__(self, client: AsyncClient, read: Callable[[bytes], T], gap: T) -> None:
-        self._listener = PubSubListener(client, self._on_message, self._on_gap)
+    def __init__(
+        self,
+        client: AsyncClient,
+        read: Callable[[bytes], T],
+        gap: T,
+        commands: PubSubCommands = PUBSUB,
+    ) -> None:
+        self._listener = listen(client, self._on_message, self._on_gap, commands)
         self._started = False
         self._read = read
         self._gap = gap
@@ -86,7 +93,7 @@ class RedisFeed:
     """Hints that queues have changed."""
 
     def __init__(self, client: AsyncClient) -> None:
-        self._channels = PubSubChannels(client, int, 0)
+        self._channels = PubSubChannels(client, int, 0, commands_of_scripts(client))
 
     async def watch(self, project: str, queue: str, hint: FeedListener) -> None:
         await self._channels.watch(keys.of_queue(project, queue).feed, hint)

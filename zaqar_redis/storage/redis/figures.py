@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from zaqar_redis.clock import Clock
 from zaqar_redis.figures import QueueFigures, StoreSettings, StoreStatus
-from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace import cluster, keys
 from zaqar_redis.keyspace.client import CommandRefused
-from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
+from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, Verb, verb
 from zaqar_redis.storage.redis import decoding, identity
+from zaqar_redis.storage.redis.scanning import scan
 
 _FIGURES = Script("queue_figures")
 #: Keys that Redis reads in one SCAN: a millisecond or so.
@@ -35,6 +36,8 @@ class RedisFigures:
             told = yield RedisCommand("INFO")
         except CommandRefused:  # a user without the right to it, or no Redis at all
             return None
+        fields = _fields(told.decode(errors="replace"))
+        slots = (yield cluster.SLOTS) if fields.get("cluster_enabled") == "1" else None
         try:
             *found, user = yield [
                 *(RedisCommand("CONFIG", "GET", name) for name in _SETTINGS),
@@ -46,10 +49,13 @@ class RedisFigures:
             settings = _settings(
                 dict(filter(None, found)), dict(zip(user[::2], user[1::2], strict=True))
             )
-        return _status(_fields(told.decode(errors="replace")), settings)
+        return _status(fields, slots, settings, self.client.settings.ack_replicas)
 
-    @verb
-    def queues(self, project: str, names: Sequence[str]) -> Steps[Sequence[QueueFigures]]:
+    def queues(self, project: str, names: Sequence[str]) -> Verb[Sequence[QueueFigures]]:
+        """The answer may be a moment old."""
+        return Verb(self.client.reader, self._queues(project, names))
+
+    def _queues(self, project: str, names: Sequence[str]) -> Steps[Sequence[QueueFigures]]:
         now = self._now()
         answers = yield [_FIGURES(keys.FigureKeys(project, name), now=now) for name in names]
         return [
@@ -68,16 +74,10 @@ class RedisFigures:
         return [name.decode() for name in names]
 
     async def projects(self) -> AsyncIterator[str]:
-        cursor: Any = b"0"
-        while True:
-            cursor, found = await self.client.command(
-                "SCAN", cursor, "MATCH", keys.LISTS, "COUNT", _SCAN
-            )
+        async for found in scan(self.client, keys.LISTS, _SCAN):
             for listing in found:
                 if not keys.lists_topics(listing):
                     yield keys.project_of(listing)
-            if cursor == b"0":
-                return
 
 
 def _figures(
@@ -136,7 +136,14 @@ def _settings(found: Mapping[bytes, bytes], user: Mapping[bytes, Any]) -> StoreS
     )
 
 
-def _status(told: Mapping[str, str], settings: StoreSettings | None) -> StoreStatus:
+def _status(
+    told: Mapping[str, str],
+    slots: Sequence[Any] | None,
+    settings: StoreSettings | None,
+    ack_replicas: int,
+) -> StoreStatus:
+    """*slots*: as a node of a cluster tells them, without replicas that have failed."""
+
     def number(name: str) -> int:
         return int(told.get(name) or 0)
 
@@ -167,6 +174,8 @@ def _status(told: Mapping[str, str], settings: StoreSettings | None) -> StoreSta
             each.get("state", "online") != "online" or int(each.get("lag", 0)) > _LAG_MAX
             for each in lags
         ),
+        cluster_replicas=None if slots is None else _fewest_replicas(slots),
+        ack_replicas=ack_replicas,
         aof=told.get("aof_enabled") == "1",
         aof_works=told.get("aof_last_write_status", "ok") == "ok",
         aof_rewrite_works=told.get("aof_last_bgrewrite_status", "ok") == "ok",
@@ -176,3 +185,7 @@ def _status(told: Mapping[str, str], settings: StoreSettings | None) -> StoreSta
         evicted=number("evicted_keys"),
         settings=settings,
     )
+
+
+def _fewest_replicas(slots: Sequence[Any]) -> int:
+    return min(map(len, cluster.replicas_in(slots, "").values()), default=0)

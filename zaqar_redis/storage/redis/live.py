@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from zaqar_redis import errors
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import AsyncClient
+from zaqar_redis.keyspace.listeners import commands_of_scripts
 from zaqar_redis.keyspace.script import Script, Steps, verb
 from zaqar_redis.records import HistoryPage, PostedBatch
-from zaqar_redis.storage.contract import LiveListener
 from zaqar_redis.storage.redis import decoding, identity
 from zaqar_redis.storage.redis.feed import PubSubChannels
+from zaqar_redis.storage.watched import LiveListener
 
 _HISTORY = Script("queue_history")
 
@@ -26,18 +28,21 @@ class RedisLive:
     def __init__(self, client: AsyncClient, now: Clock) -> None:
         self.client: Any = client
         self._now = now
-        self._channels = PubSubChannels[PostedBatch | None](client, _posted_batch, None)
+        self._channels = PubSubChannels[PostedBatch | None](
+            client, _posted_batch, None, commands_of_scripts(client)
+        )
 
     async def close(self) -> None:
         await self._channels.close()
 
     async def watch(self, project: str, queue: str, watcher: LiveListener) -> None:
         of = keys.of_queue(project, queue)
-        # Posts publish to the live channel when the feed has subscribers, so it comes second.
-        for name, listener in ((of.live, watcher), (of.feed, _ignore)):
-            if not await self._channels.watch(name, listener):
-                self._channels.unwatch(of.live, watcher)
-                raise errors.StoreUnavailable(self.client.name)
+        # Posts publish to the live channel when the feed has subscribers, so it is asked second.
+        confirmed = await asyncio.gather(
+            self._channels.watch(of.live, watcher), self._channels.watch(of.feed, _ignore)
+        )
+        if not all(confirmed):
+            raise errors.StoreUnavailable(self.client.name)
 
     def unwatch(self, project: str, queue: str, watcher: LiveListener) -> None:
         of = keys.of_queue(project, queue)

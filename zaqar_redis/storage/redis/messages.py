@@ -25,6 +25,8 @@ from zaqar_redis.storage.contract import PostDeadLetter
 from zaqar_redis.storage.redis import dead_letters, decoding, identity, posting
 
 _LIST = Script("message_list")
+#: Calls of one request for a page; each looks at 500 messages, or settles a hundred: 1 or 2 ms.
+_LIST_CALLS = 100
 #: Greater than any rank.
 _BEHIND_ALL = 2**53
 #: also used to copy messages
@@ -79,13 +81,30 @@ class RedisMessages:
         )
 
     @verb
+    def move_exhausted(self, project: str, queue: str) -> Steps[int]:
+        """Moves messages that claims have left, because they were claimed too often, a step.
+
+        Returns how many.
+        """
+        return (
+            yield from dead_letters.move_exhausted(
+                self.dead_letter_route, self._now(), project, queue
+            )
+        )
+
+    @verb
     def forward(
         self, project: str, queue: str, forwarded: Sequence[NewMessage], *, by: Forwarding
     ) -> Steps[None]:
         yield from posting.forward(self._now(), project, queue, forwarded, by)
 
-    @verb
     def list(
+        self, project: str, queue: str, *, stale: bool = False, **what: Any
+    ) -> Verb[Page[Message]]:
+        client = self.client.reader if stale else self.client
+        return Verb(client, self._list(project, queue, **what))
+
+    def _list(
         self,
         project: str,
         queue: str,
@@ -101,7 +120,7 @@ class RedisMessages:
         if after is not None:
             epoch, rank = identity.parse_message_id(after)
         found: list[Message] = []
-        while True:
+        for _ in range(_LIST_CALLS):
             now, current_epoch, *page = yield _LIST(
                 keys.of_queue(project, queue),
                 now=self._now(),
@@ -119,6 +138,9 @@ class RedisMessages:
             if scanned is None or len(found) == limit:
                 break
             rank = int(scanned)
+        else:  # the next page goes on where this one has stopped
+            marker = identity.message_id(identity.prefix(current_epoch.decode()), rank)
+            return Page(items=found, marker=marker, next_visible_ms=0)
         return Page(
             items=found, marker=found[-1].id if found else "", next_visible_ms=next_visible_ms
         )
@@ -157,9 +179,10 @@ class RedisMessages:
             self.dead_letter_route,
             project,
             queue,
+            now := self._now(),
             _POP(
                 keys.of_queue(project, queue),
-                now=self._now(),
+                now=now,
                 limit=limit,
                 dead_letter_claim=dead_letter_claim,
             ),

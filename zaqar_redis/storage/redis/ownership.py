@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import AsyncClient
+from zaqar_redis.storage.redis.format import RedisFormatMark
 from zaqar_redis.storage.redis.queues import RedisQueues
+from zaqar_redis.storage.redis.scanning import scan
 
 #: Keys that Redis reads in one SCAN, and names read at once: a millisecond or so.
 _SCAN, _PAGE = 1000, 500
@@ -18,6 +19,7 @@ class RedisOwnership:
     def __init__(self, client: AsyncClient, queues: RedisQueues) -> None:
         self._client = client
         self._queues = queues
+        self.format = RedisFormatMark(client)
 
     async def get(self) -> str | None:
         owner = await self._client.command("GET", keys.OWNER)
@@ -30,16 +32,10 @@ class RedisOwnership:
         await self._client.command("DEL", keys.OWNER)
 
     async def content(self) -> AsyncIterator[tuple[str, Sequence[str]]]:
-        cursor: Any = b"0"
-        while True:
-            cursor, found = await self._client.command(
-                "SCAN", cursor, "MATCH", keys.LISTS, "COUNT", _SCAN
-            )
+        async for found in scan(self._client, keys.LISTS, _SCAN):
             for listing in found:
                 async for page in self._names(listing):
                     yield page
-            if cursor == b"0":
-                return
 
     async def _names(self, listing: bytes) -> AsyncIterator[tuple[str, Sequence[str]]]:
         project, topics, after = keys.project_of(listing), keys.lists_topics(listing), ""

@@ -12,7 +12,7 @@ import msgspec
 from zaqar_redis import errors
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
+from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, Verb, verb
 from zaqar_redis.records import Page, Queue, QueueSize, Stats
 from zaqar_redis.rules import is_topic
 from zaqar_redis.storage.redis import decoding, identity
@@ -29,6 +29,12 @@ _SWEEP = Script("queue_sweep")
 #: Names read at once when only some are wanted: few round trips, and small ones.
 _LIST_STEP = 100
 _EMPTY = msgspec.json.encode({})
+
+#: Moves messages of a queue that were claimed too often, a step; returns how many.
+MoveExhausted = Callable[[str, str], Verb[int]]
+#: Calls of one request for statistics, which settle a hundred messages each: after that, the
+#: oldest message may be one that has expired.
+_STATS_CALLS = 10
 
 
 class RedisQueues:
@@ -106,13 +112,20 @@ class RedisQueues:
         total = yield RedisCommand("ZCARD", keys.of_project(project).queues)
         return int(total)
 
-    @verb
-    def stats(self, project: str, queue: str) -> Steps[Stats]:
+    def stats(self, project: str, queue: str) -> Verb[Stats]:
+        """The answer may be a moment old."""
+        return Verb(self.client.reader, self._stats(project, queue))
+
+    def _stats(self, project: str, queue: str) -> Steps[Stats]:
         counts: list[Any] = []
-        while not counts:
-            now, epoch, *counts = yield _STATS(keys.of_queue(project, queue), now=self._now())
+        for left in reversed(range(_STATS_CALLS)):
+            now, epoch, *counts = yield _STATS(
+                keys.of_queue(project, queue), now=self._now(), anyway=int(not left)
+            )
             if epoch is None:
                 return Stats()
+            if counts:
+                break
         total, claimed, delayed, records, *rest = counts
         ends = rest[decoding.COUNTERS :]
         oldest, newest = decoding.messages(now, epoch, ends) if ends else (None, None)
@@ -152,8 +165,16 @@ class RedisQueues:
         yield from remove_from_list(project, queue)
 
     @verb
-    def sweep(self, project: str, queue: str) -> Steps[int]:
-        settled = yield _SWEEP(keys.of_queue(project, queue), now=self._now())
+    def sweep(
+        self, project: str, queue: str, move_exhausted: MoveExhausted | None = None
+    ) -> Steps[int]:
+        """Sweeps a queue a step; returns how much was settled.
+
+        *move_exhausted*: moves what claims have left of messages that were claimed too often.
+        """
+        settled, has_exhausted = yield _SWEEP(keys.of_queue(project, queue), now=self._now())
+        if has_exhausted and move_exhausted is not None:
+            settled += yield move_exhausted(project, queue)
         return int(settled)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from zaqar_redis import errors
+from zaqar_redis import errors, formats
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import control_keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
@@ -18,6 +18,7 @@ from zaqar_redis.storage.control import QUOTAS_MAX
 _PUT = Script("quota_put")
 _DELETE = Script("quota_delete")
 _REPORT = Script("quota_report")
+_WORKERS = Script("worker_list")
 
 
 class RedisQuotas:
@@ -56,7 +57,7 @@ class RedisQuotas:
         current, others, flat = yield _REPORT(
             control_keys.CONTROL,
             now=self._now(),
-            worker=worker,
+            worker=formats.worker_name(worker),
             period=int(seconds * 1000),
             report=msgspec.json.encode(sockets),
             known="" if version is None else version,
@@ -66,6 +67,11 @@ class RedisQuotas:
             others=[msgspec.json.decode(other, type=dict[str, int]) for other in others],
             quotas=None if flat is None else _quotas(flat),
         )
+
+    @verb
+    def workers(self) -> Steps[Sequence[formats.WorkerRelease]]:
+        names = yield _WORKERS(control_keys.CONTROL, now=self._now())
+        return [formats.release_of(name.decode()) for name in names]
 
 
 def _quota(stored: bytes) -> Quota:

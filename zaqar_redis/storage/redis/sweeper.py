@@ -25,10 +25,12 @@ from zaqar_redis.keyspace import keys, slot_indexes
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Call, Script
 from zaqar_redis.storage.contract import ProgressCallback
+from zaqar_redis.storage.redis.messages import RedisMessages
 from zaqar_redis.storage.redis.queues import RedisQueues
+from zaqar_redis.storage.redis.scanning import scan
 
-#: also used to list queues with deliveries that are due
-LIST = Script("sweep_list")
+_LIST = Script("sweep_list")
+_TAKE_TURN = Script("turn_take")
 
 #: Keys that Redis reads in one SCAN: a millisecond or so.
 _SCAN = 1000
@@ -37,22 +39,25 @@ _PAGE = 100
 _INDEXES = 256
 #: Queues read of an index in a round: a million and a half in all of a store.
 _LIMIT = 100
-#: Queues swept in one write: a few milliseconds of Redis' time at most.
-_CONCURRENT_QUEUES = 8
+#: Queues swept in one write: a millisecond or two of Redis' time, which posts wait for.
+_CONCURRENT_QUEUES = 4
 #: Items of each kind swept in one step: fewer mean that nothing is left.
 _STEP = 100
 
 
 class RedisSweeper:
-    def __init__(self, client: AsyncClient, queues: RedisQueues, now: Clock) -> None:
+    def __init__(
+        self, client: AsyncClient, queues: RedisQueues, messages: RedisMessages, now: Clock
+    ) -> None:
         self._client = client
         self._queues = queues
+        self._messages = messages
         self._now = now
 
     async def sweep(self, turn: float, on_progress: ProgressCallback = str) -> int:
         if not turn:
             return await self._sweep_listed(on_progress) + await self._sweep_due(0, on_progress)
-        if await self._client.command("SET", keys.SWEEPER, os.getpid(), "NX", "PX", _ms(turn)):
+        if await self._client.call(take_turn(keys.SWEEPER, turn)):
             return await self._sweep_due(turn, on_progress)
         return 0
 
@@ -66,10 +71,10 @@ class RedisSweeper:
         indexes = slot_indexes.of_sweeps()
         for at in range(0, len(indexes), _INDEXES):
             page = indexes[at : at + _INDEXES]
-            found = await self._client.call(Call(LIST, tuple(page), (self._now(), _LIMIT, 0)))
+            found = await listed(self._client, page, self._now(), _LIMIT, 0)
             settled += await self._step(found, unfinished, on_progress)
             if found and turn:  # while there is work, no other process begins a round
-                await self._client.command("SET", keys.SWEEPER, os.getpid(), "PX", _ms(turn))
+                await self._client.call(take_turn(keys.SWEEPER, turn, goes_on=True))
         while unfinished and (not turn or time.monotonic() < end):
             found = [unfinished.popleft() for _ in range(min(_CONCURRENT_QUEUES, len(unfinished)))]
             settled += await self._step(found, unfinished, on_progress)
@@ -97,21 +102,17 @@ class RedisSweeper:
         with contextlib.suppress(
             errors.MoveLocked
         ):  # it is being moved, and is swept in its new store
-            return await self._queues.sweep(*keys.queue_of(entry))
+            project, queue = keys.queue_of(entry)
+            return await self._queues.sweep(project, queue, self._messages.move_exhausted)
         return 0
 
     async def _sweep_listed(self, on_progress: ProgressCallback) -> int:
         """Sweeps every queue, whether it is in the index or not."""
         settled = 0
-        cursor = b"0"
-        while True:
-            cursor, found = await self._client.command(
-                "SCAN", cursor, "MATCH", keys.LISTS, "COUNT", _SCAN
-            )
+        async for found in scan(self._client, keys.LISTS, _SCAN):
             for listing in found:
                 settled += await self._sweep_list(listing, on_progress)
-            if cursor == b"0":
-                return settled
+        return settled
 
     async def _sweep_list(self, listing: bytes, on_progress: ProgressCallback) -> int:
         project, topics = keys.project_of(listing), keys.lists_topics(listing)
@@ -120,7 +121,9 @@ class RedisSweeper:
             page = await self._queues.list(project, after, _PAGE, None, topics=topics)
             for queue in page.items:
                 with contextlib.suppress(errors.MoveLocked):  # being moved, swept in its new store
-                    while step := await self._queues.sweep(project, queue.name):
+                    while step := await self._queues.sweep(
+                        project, queue.name, self._messages.move_exhausted
+                    ):
                         settled += step
                 on_progress(queue.name)
             if len(page.items) < _PAGE:
@@ -128,5 +131,21 @@ class RedisSweeper:
             after = page.marker
 
 
-def _ms(seconds: float) -> int:
-    return int(seconds * 1000)
+def take_turn(work: bytes, seconds: float, *, goes_on: bool = False) -> Call:
+    """Returns the call that takes the turn at some work for a time; it answers 1 or 0."""
+    period = max(1, round(1000 * seconds))
+    return _TAKE_TURN((work,), process=os.getpid(), period=period, goes_on=int(goes_on))
+
+
+async def listed(
+    client: AsyncClient, indexes: Sequence[bytes], now: int, limit: int, late_ms: int
+) -> list[bytes]:
+    """Returns the queues that are due in indexes, of sweeps or of deliveries.
+
+    *limit*: of each index; *late_ms*: for how long they have been due.
+    """
+    parts = client.by_node(indexes)
+    # One call may not test keys of several slots of a cluster at once.
+    args = (now, limit, late_ms, int(parts[0][0] is client))
+    calls = (node.call(Call(_LIST, (), (*args, *names))) for node, names in parts)
+    return [queue for found in await asyncio.gather(*calls) for queue in found]

@@ -49,6 +49,8 @@ _TOMBSTONE_TTL_MS = 300 * 1000
 _MOVE_LOCK_TTL_MS = 10_000
 #: Messages, claims or records in a chunk: a few milliseconds of Redis' time.
 _PAGE = 1000
+#: Bytes of messages after which a chunk is full: as many as 1000 small ones have, twice.
+_PAGE_BYTES = 1024 * 1024
 #: Entries for delivery in a chunk: some may have the messages of a large post.
 _ENTRIES = 20
 #: Values of a message in the script's answer.
@@ -117,8 +119,10 @@ class RedisTransfer:
 
     @verb
     def export_messages(self, project: str, queue: str, after: int) -> Steps[TransferChunk]:
-        page = yield _READ(keys.of_queue(project, queue), after=after, limit=_PAGE)
-        last = page[-2].decode() if len(page) == 2 * _PAGE else None
+        of_queue = keys.of_queue(project, queue)
+        page = yield _READ(of_queue, after=after, limit=_PAGE, bytes=_PAGE_BYTES)
+        is_full = len(page) == 2 * _PAGE or sum(map(len, page[1::2])) >= _PAGE_BYTES
+        last = page[-2].decode() if is_full else None
         return TransferChunk(kind="messages", items=page, after=after, next_cursor=last)
 
     @verb

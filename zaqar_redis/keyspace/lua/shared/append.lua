@@ -5,7 +5,7 @@
 local BATCH = 1000  -- messages a command: Lua cannot unpack more than about 8000 values
 local count = (#values - skip) / 3
 local first = redis.call('HINCRBY', queue, 'rank', count) - count + 1
-local has_subscribers = redis.call('PUBLISH', queue .. ':feed', count) > 0
+local has_subscribers = redis.call(publish, queue .. ':feed', count) > 0
 local usual_ttl = tonumber(known[2]) or default_ttl
 local usual_delay = tonumber(known[3]) or 0
 local ttl, delay, head, expires
@@ -64,7 +64,7 @@ for from = 1, count, BATCH do
         end
         local posted = table.concat(parts)
         if has_subscribers then
-            redis.call('PUBLISH', queue .. ':live', posted)
+            redis.call(publish, queue .. ':live', posted)
         end
         if known[7] then
             redis.call('XADD', deliveries, '*', string.format('%.0f', latest), posted)

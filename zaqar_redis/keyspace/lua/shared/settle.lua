@@ -32,7 +32,7 @@ local function settle()
         redis.call('HDEL', claims, unpack(expired))
     end
     if begun + freed > 0 then
-        redis.call('PUBLISH', queue .. ':feed', begun + freed)
+        redis.call(publish, queue .. ':feed', begun + freed)
     end
     return #old + begun + freed + #expired, math.max(#old, begun, freed) == SETTLE
 end

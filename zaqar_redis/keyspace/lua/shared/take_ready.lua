@@ -19,7 +19,7 @@ end
 local most = known[2] and tonumber(known[5])
 local dead, soonest = {}, math.huge
 local taken, left, round = 0, true, 0
-while left and taken < limit and round < ROUNDS do
+while left and taken < limit and round < ROUNDS and #dead < 3 * SETTLE do
     round = round + 1
     local page = redis.call('ZRANGE', ready, 0, math.min(limit - taken, SETTLE) - 1)
     left = #page > 0

@@ -11,9 +11,9 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.keyspace.client import BlockingClient
+from zaqar_redis.keyspace import blocking, keys
+from zaqar_redis.keyspace.blocking import BlockingClient
+from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.pool_records import TransferChunk
 from zaqar_redis.spark.task_progress import report_progress
 from zaqar_redis.storage.redis.bulk.range_reader import RangeFields, RangeReader, RawPage
@@ -62,8 +62,8 @@ def copy(copy_range: CopyRange, start: int, end: int) -> CopyResult:
     abandoned, StoreUnavailable, and CopyMismatch.
     """
     settings = BatchSettings(timeout=copy_range.timeout)
-    source = BlockingClient(copy_range.source, settings, _CONNECTIONS)
-    target = BlockingClient(copy_range.target, settings, _CONNECTIONS)
+    source = blocking.client(copy_range.source, settings, _CONNECTIONS)
+    target = blocking.client(copy_range.target, settings, _CONNECTIONS)
     try:
         with report_progress() as advance:
             return _copied(copy_range, source, target, start, end, advance)

@@ -20,7 +20,7 @@ from zaqar_redis.spark.stores import StoreConnections
 from zaqar_redis.spark.task_progress import PROGRESS_PROPERTY, report_progress
 from zaqar_redis.storage.redis.bulk import queue_counts, range_reader
 from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
-from zaqar_redis.storage.transfer import Transfer
+from zaqar_redis.storage.transfer import Transfer, TransferTarget
 
 #: Fewer messages than this are copied while the queue is frozen, in well under a second: a
 #: task takes longer to start.
@@ -69,7 +69,7 @@ class CopyTask:
         return time.monotonic() - self._frozen if self._frozen is not None else 0.0
 
     async def live(
-        self, project: str, queue: str, token: str, source: Transfer, target: Transfer
+        self, project: str, queue: str, token: str, source: Transfer, target: TransferTarget
     ) -> int:
         """Copies while the queue is in use; returns the last copied rank, see
         storage/move/copy.py.  Raises CannotMove when a task failed."""

@@ -23,8 +23,7 @@ from zaqar_redis.spark.jobs.migrating.copy_task import (
 from zaqar_redis.spark.stores import StoreConnections
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import Catalogue
-from zaqar_redis.storage.move.mover import transfer_of
-from zaqar_redis.storage.move.queue_move import QueueGone, QueueMove
+from zaqar_redis.storage.move.queue_move import QueueGone, QueueMove, transfer_of
 from zaqar_redis.storage.pools import PooledDriver
 from zaqar_redis.storage.pools.pool_stores import Route
 from zaqar_redis.storage.redis.bulk import queue_counts

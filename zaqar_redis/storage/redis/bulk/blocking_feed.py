@@ -4,16 +4,21 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
+from collections.abc import Sequence
 
 import redis.client
 from redis.exceptions import RedisError
 
+from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.client import BlockingClient
+from zaqar_redis.keyspace.blocking import BlockingClient
 
 #: Most hints read at once: later ones are reported by the next wait.
 _MAX_DRAINED = 10_000
+#: Seconds to wait for one of several listeners before the next one: a hint is late by so much.
+_TURN_SECONDS = 0.05
 
 
 class BlockingFeed:
@@ -21,7 +26,8 @@ class BlockingFeed:
 
     def __init__(self, client: BlockingClient) -> None:
         self._client = client
-        self._listener: redis.client.PubSub | None = None
+        #: of each Redis; none: they are opened by the next wait
+        self._listeners: Sequence[redis.client.PubSub] = ()
         self._watched: set[bytes] = set()
 
     def watch(self, project: str, queue: str) -> None:
@@ -29,36 +35,37 @@ class BlockingFeed:
         feed = keys.of_queue(project, queue).feed
         if feed not in self._watched:
             self._watched.add(feed)
-            if self._listener is not None:
-                self._subscribe(self._listener, feed)
+            self.close()
 
     def wait(self, seconds: float) -> bool:
         """Returns whether queues may have changed: a hint came, or may have been missed."""
         end = time.monotonic() + seconds
-        if self._listener is None:
-            self._listener = self._client.listener()
-            self._subscribe(self._listener, *self._watched)
-            return True
         try:
-            if self._listener.get_message(timeout=max(0.0, end - time.monotonic())) is None:
-                return False
-            for _ in range(_MAX_DRAINED):
-                if self._listener.get_message(timeout=0.0) is None:
-                    break
-        except (RedisError, OSError):
+            if self._listeners:
+                return self._wait(end)
+            self._listeners = self._client.listeners(*self._watched)
+        except (RedisError, OSError, errors.Unavailable):
             self.close()
             # A caller that polls the store in a loop must not do so faster for this error.
             time.sleep(max(0.0, end - time.monotonic()))
         return True
 
     def close(self) -> None:
-        if self._listener is not None:
+        for listener in self._listeners:
             with contextlib.suppress(RedisError, OSError):
-                self._listener.close()
-            self._listener = None
+                listener.close()
+        self._listeners = ()
 
-    def _subscribe(self, listener: redis.client.PubSub, *feeds: bytes) -> None:
-        try:
-            listener.subscribe(*feeds)
-        except (RedisError, OSError):
-            self.close()
+    def _wait(self, end: float) -> bool:
+        for listener in itertools.cycle(self._listeners):
+            left = max(0.0, end - time.monotonic())
+            turn = left if len(self._listeners) == 1 else min(left, _TURN_SECONDS)
+            if listener.get_message(timeout=turn) is not None:
+                break
+            if turn == left:
+                return False
+        for listener in self._listeners:
+            for _ in range(_MAX_DRAINED):
+                if listener.get_message(timeout=0.0) is None:
+                    break
+        return True

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.client import BlockingClient
+from zaqar_redis.keyspace.blocking import BlockingClient
 
 #: Keys of which a queue and its copy have equal counts.
 _ZSETS = ("messages", "ready", "claimed", "delayed", "expiry", "leases", "ledger_ends")

@@ -4,17 +4,22 @@
 Plain commands: for pages that are only read, Redis returns bodies twice as fast as
 through a script.  A page holds what was in the queue at some moment during the read, and
 belongs to the requested epoch of the queue, or is refused.
+
+Replicas are asked if the client has some (`BatchSettings.read_replicas`): for what they have all
+of, though it may be claimed or deleted meanwhile.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.client import BlockingClient
+from zaqar_redis.keyspace.blocking import BlockingClient
+from zaqar_redis.keyspace.client import CommandRefused
 from zaqar_redis.records import MoveLock
 
 #: In a range with fewer messages than this part of its ranks, the ranks are read first.
@@ -77,8 +82,11 @@ def count_claimable(client: BlockingClient, project: str, queue: str, end: int) 
 class RangeReader:
     def __init__(self, client: BlockingClient, project: str, queue: str, epoch: str) -> None:
         self._client = client
+        self._replicas = client.replicas
         self._keys = keys.of_queue(project, queue)
         self._epoch = epoch.encode()
+        #: the last of the range that is read
+        self._last_rank = 0
 
     def pages(self, start: int, end: int, size: int, content: RangeFields) -> Iterator[RawPage]:
         """Yields messages from the rank *start* to before *end*, up to *size* at once, in order.
@@ -87,6 +95,7 @@ class RangeReader:
         valid, and reading may go on behind them.
         """
         at = start
+        self._last_rank = end - 1
         dense, content = self._probe(start, end, content)
         while at < end:
             if dense:
@@ -138,10 +147,23 @@ class RangeReader:
         )
 
     def _checked(self, *commands: tuple[bytes | str | int, ...]) -> list[Any]:
+        if self._replicas is not None:
+            with contextlib.suppress(EpochChanged, errors.Unavailable, CommandRefused):
+                # First: a replica that gave the rank before has all messages up to it.
+                rank, *answers = self._ask(
+                    self._replicas, ("HGET", self._keys.queue, "rank"), *commands
+                )
+                if int(rank or 0) >= self._last_rank:
+                    return answers
+            # For the rest of the range: it would cost a trip, or a timeout, for each page.
+            self._replicas = None
+        return self._ask(self._client, *commands)
+
+    def _ask(self, client: BlockingClient, *commands: tuple[bytes | str | int, ...]) -> list[Any]:
         # The epoch is read last: epochs never come back, so a queue that has this one now
         # had it all the while.
         known = self._keys
-        *answers, epoch, lock = self._client.commands(
+        *answers, epoch, lock = client.commands(
             *commands, ("HGET", known.queue, "epoch"), ("GET", known.move_lock)
         )
         if epoch != self._epoch:

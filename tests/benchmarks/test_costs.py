@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each part of the benchmark of costs measures what it says, and stops its servers."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.benchmark_process import BenchmarkProcess, rows
+from zaqar_redis.sizing import costs
+
+_SHORT = ["--rounds", "1", "--seconds", "0.3", "--queues", "200", "--messages", "2000"]
+
+
+@pytest.mark.parametrize(
+    ("part", "acts"),
+    [
+        ("long-polls", {costs.LONG_POLL.name, costs.WAITING.name}),
+        ("publications", {"publication", costs.PUBLICATION.name}),
+        (
+            "requests",
+            {
+                costs.POST_1.name,
+                costs.POST_100.name,
+                costs.CLAIM_1.name,
+                costs.CLAIM_10.name,
+                costs.LIST_10.name,
+                costs.GET_1.name,
+            },
+        ),
+    ],
+)
+def test_each_act_costs_the_worker_and_redis_time(part: str, acts: set[str], folder: Path) -> None:
+    output = BenchmarkProcess("costs", folder).output("--part", part, "--polls", "20", *_SHORT)
+    found = rows(output, "rounds")
+    assert {row[0] for row in found} == acts
+    assert all(float(row[3]) > 0 for row in found if row[0] != costs.WAITING.name)
+    assert len(found) == 2 * len(acts) + (part == "long-polls")  # and their memory
+
+
+def test_a_cluster_is_compared_with_one_redis(folder: Path) -> None:
+    output = BenchmarkProcess("costs", folder).output("--part", "clusters", *_SHORT)
+    found = rows(output, "rounds")
+    acts = {tuple(row[0].rsplit(", ", 1)) for row in found}
+    sides = ("one Redis", "cluster")
+    names = (costs.POST_1.name, costs.POST_100.name, costs.CLAIM_10.name)
+    assert acts == set(itertools.product(names, sides))
+    assert all(float(row[3]) > 0 for row in found)
+
+
+def test_memory_is_measured_of_messages_queues_and_routes(folder: Path) -> None:
+    output = BenchmarkProcess("costs", folder).output("--part", "memory", *_SHORT)
+    found = {row[0]: float(row[3]) for row in rows(output, "rounds")}
+    assert 150 < found["message of 150 bytes"] < found["message of 1000 bytes"] - 500
+    assert found["message of 10000 bytes"] > 10_000
+    assert found["queue with one message"] > found["queue without messages"] > 0
+    assert found["messages of 150 bytes"] > 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--part", "nonsense"], ["--polls", "0"], ["--queues", "99"], ["--messages", "9"]]
+)
+def test_arguments_out_of_bounds_are_refused(arguments: list[str], folder: Path) -> None:
+    BenchmarkProcess("costs", folder).expect_usage_error(*arguments)

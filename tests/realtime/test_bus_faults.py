@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Channels over a bus of their own: its broker is lost, and no loss goes unreported.
+
+Clients of two nodes publish on the same channels, whose history is in Redis all the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.realtime import crowd
+from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS
+from tests.support import servers
+from tests.support.buses import BROKERS, BusBroker
+
+pytestmark = IGNORE_UNCLOSED_SOCKETS
+
+
+class BusNodes(NamedTuple):
+    redis: servers.RedisServer
+    broker: BusBroker
+    a: servers.RunningService
+    b: servers.RunningService
+
+
+@pytest.fixture(params=BROKERS)
+def nodes(request: pytest.FixtureRequest) -> Iterator[BusNodes]:
+    """Two nodes with a bus that is not their Redis."""
+    with contextlib.ExitStack() as stack:
+        redis = stack.enter_context(servers.redis_server())
+        broker = stack.enter_context(BROKERS[request.param]())
+        options = {"channels": crowd.OPTIONS["channels"] | {"bus": broker.uri}}
+        a, b = (stack.enter_context(servers.service(redis.uri, options=options)) for _ in range(2))
+        yield BusNodes(redis, broker, a, b)
+
+
+def run(
+    nodes: BusNodes, scenario: Callable[[crowd.SubscriberFleet], Coroutine[Any, Any, None]]
+) -> None:
+    async def work() -> None:
+        async with crowd.subscriber_fleet([nodes.redis.uri], nodes.a, nodes.b, each=2) as fleet:
+            await scenario(fleet)
+            await fleet.pause()
+            await fleet.check()
+            fleet.check_sockets(fleet.members[1:])
+
+    asyncio.run(work())
+
+
+def test_broker_that_is_killed_and_started_again_or_paused_costs_no_client_a_publication(
+    nodes: BusNodes,
+) -> None:
+    async def scenario(fleet: crowd.SubscriberFleet) -> None:
+        await fleet.wait_for_acknowledged()
+        absent = fleet.members[0]
+        await absent.client.disconnect()
+        nodes.broker.signal(signal.SIGKILL)
+        await fleet.wait_for_acknowledged()  # the history takes them
+        await absent.client.connect()
+        await asyncio.to_thread(nodes.broker.start)
+        await fleet.pause()
+        fleet.publish()
+        nodes.broker.signal(signal.SIGSTOP)
+        await fleet.wait_for_acknowledged()
+        nodes.broker.signal(signal.SIGCONT)
+        await fleet.wait_for_acknowledged()
+
+    run(nodes, scenario)

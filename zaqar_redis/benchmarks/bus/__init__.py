@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``zaqar-redis bench bus``: publish and subscribe over several buses, measured in turn."""

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``zaqar-redis upgrade``: the formats of the stores, and what this release changes in them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cliff.lister import Lister
+from msgspec import structs
+from oslo_config import cfg
+
+from zaqar_redis import conf as configuration
+from zaqar_redis import errors
+from zaqar_redis.cli import service_factory, stores
+from zaqar_redis.cli.api import quiet_logging
+from zaqar_redis.cli.base import Table, TargetCommand, print_warning
+from zaqar_redis.formats import CHANGES, CURRENT, WorkerRelease
+from zaqar_redis.keyspace.settings import BatchSettings
+from zaqar_redis.runner import Runner
+from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.formats import check_format
+from zaqar_redis.storage.load import load
+from zaqar_redis.storage.pools import PooledDriver
+
+
+class StoreRow(NamedTuple):
+    """What is known of a store, and what the upgrade does with it."""
+
+    store: str
+    #: None: it is not known
+    format: int | None
+    #: after the upgrade
+    becomes: int | None
+    adds: str
+    #: what has to be done before
+    first: str
+    #: the oldest format whose releases can go on using the store
+    back: int | None
+
+
+class UpgradeStores(TargetCommand, Lister):
+    """Raise the format of the stores to that of this release, or say what that would change.
+
+    For each store (the service's own, those of pools, channels and control): its format and the
+    one that it gets, what that adds, what has to be done first, and which releases can go on using
+    it; on standard error the releases of the workers, and how many stores were marked. Nothing is
+    changed while something has to be done first; then the exit code is 1. Services may run
+    meanwhile. Example:
+
+        zaqar-redis upgrade --check --config-file /etc/zaqar_redis/zaqar_redis.conf
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--check", action="store_true", help="change nothing")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        quiet_logging()
+        conf = configuration.load([], parsed_args.config_file)
+        options = structs.asdict(configuration.settings(conf, BatchSettings))
+        with stores.running_store(self.target) as uri, Runner() as runner:
+            workers = _live_workers(conf, uri, runner)
+            print_warning(f"workers: {_summary(workers)}")
+            with contextlib.ExitStack() as stack:
+                drivers = {}
+                for each in stores.named_stores(conf, uri):
+                    drivers[each.name] = load(each.uri, options)
+                    stack.enter_context(stores.started(drivers[each.name], runner))
+                rows = [runner.run(_look, name, each, workers) for name, each in drivers.items()]
+                if any(row.first for row in rows):
+                    self.exit_code = 1
+                    print_warning("no store was marked: first do what the table says")
+                elif not parsed_args.check:
+                    marked = sum([runner.run(_raise, driver) for driver in drivers.values()])
+                    print_warning(_outcome(marked))
+        return StoreRow._fields, [*rows]
+
+
+def _live_workers(conf: cfg.ConfigOpts, uri: str, runner: Runner) -> Sequence[WorkerRelease] | None:
+    """Returns the workers of the installation; None: they are not known."""
+    driver = service_factory.driver(conf, uri)()
+    if not isinstance(driver, PooledDriver):
+        return None
+    with stores.started(driver.control, runner), contextlib.suppress(errors.Unavailable):
+        return runner.run(_workers, driver)
+    return None
+
+
+async def _workers(driver: PooledDriver) -> Sequence[WorkerRelease]:
+    return await driver.control.quotas.workers()
+
+
+def _summary(workers: Sequence[WorkerRelease] | None) -> str:
+    if workers is None:
+        return "not known, without a control store that answers"
+    found = Counter(
+        f"of release {each.release} (format {each.format})"
+        if each.release
+        else "of an older release"
+        for each in workers
+    )
+    return ", ".join(f"{count} {what}" for what, count in sorted(found.items())) or "none"
+
+
+async def _look(name: str, driver: Driver, workers: Sequence[WorkerRelease] | None) -> StoreRow:
+    if driver.ownership is None:
+        return StoreRow(name, None, None, "its driver stores no format", "", None)
+    try:
+        found = await check_format(driver.ownership.format, name)
+    except (errors.FormatTooNew, errors.Unavailable) as error:
+        return StoreRow(name, None, None, "", errors.reason(error), None)
+    older = [each for each in workers or () if each.format < CURRENT.needs]
+    return StoreRow(
+        name,
+        found.version,
+        max(found.version, CURRENT.version),
+        "; ".join(each.adds for each in CHANGES if each.version > found.version),
+        f"replace {len(older)} workers of releases below format {CURRENT.needs}" if older else "",
+        max(found.needs, CURRENT.needs),
+    )
+
+
+async def _raise(driver: Driver) -> bool:
+    """Returns whether that changed the mark of the store."""
+    if driver.ownership is None:
+        return False
+    mark = driver.ownership.format
+    found = await mark.get()
+    await mark.raise_to(CURRENT.version, CURRENT.needs)
+    return found.version < CURRENT.version or found.needs < CURRENT.needs
+
+
+def _outcome(marked: int) -> str:
+    if not marked:
+        return f"nothing to do: all stores have format {CURRENT.version}, or a newer one"
+    return f"{marked} {'store' if marked == 1 else 'stores'} marked with format {CURRENT.version}"

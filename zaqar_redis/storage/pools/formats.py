@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The formats of all stores of a driver."""
+
+from __future__ import annotations
+
+import asyncio
+
+from zaqar_redis import errors
+from zaqar_redis.storage.contract import Driver, FormatMark
+from zaqar_redis.storage.control import DEFAULT_POOL
+from zaqar_redis.storage.formats import use_format
+from zaqar_redis.storage.pools import PooledDriver
+
+
+async def use_formats(driver: Driver) -> None:
+    """Marks all stores of a driver, pools and the control store too, that answer.
+
+    Raises FormatTooNew when this release cannot work on one of them, and else Unavailable when
+    one has not answered.
+    """
+    marks = await _marks(driver)
+    outcomes = await asyncio.gather(
+        *(use_format(mark, store) for store, mark in marks.items()), return_exceptions=True
+    )
+    failed = [each for each in outcomes if isinstance(each, BaseException)]
+    for error in sorted(failed, key=lambda each: not isinstance(each, errors.FormatTooNew)):
+        raise error
+
+
+async def _marks(driver: Driver) -> dict[str, FormatMark]:
+    """Returns the marks of the stores, by their names.  Raises StoreUnavailable."""
+    if not isinstance(driver, PooledDriver):
+        return {DEFAULT_POOL: driver.ownership.format} if driver.ownership else {}
+    stores = await driver.stores()
+    found = {"control": driver.control.format}
+    for name, store in stores.items():
+        if store is not None and store.ownership is not None:
+            found[name] = store.ownership.format
+    return found
