@@ -84,6 +84,7 @@ class CommandBatcher:
         self._guard = MemoryGuard(settings.memory_share, store)
         self._unsent: deque[PendingCommand] = deque()
         self._unsent_bytes = 0
+        #: commands of the connection whose replies are to come; a new connection has its own
         self._sent: deque[PendingCommand] = deque()
         self._wake = asyncio.Event()
         self._connected = asyncio.Event()
@@ -358,8 +359,8 @@ class CommandBatcher:
                     pending.answer.set_exception(error)
                     # Some callers have gone: mark the exception as retrieved.
                     pending.answer.exception()
-            queue.clear()
-        self._unsent_bytes = 0
+        # Not emptied: whatever still reads the lost connection finds no command of the next one.
+        self._sent, self._unsent, self._unsent_bytes = deque(), deque(), 0
 
 
 def _named_by_sentinels(connection: AbstractConnection) -> str:
