@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -21,6 +21,8 @@ from zaqar_redis.service.subscription_options import SubscriptionOptions
 LOOPBACK = HttpSettings(allowed_networks=("127.0.0.0/8",))
 
 Writer = asyncio.StreamWriter
+#: Serves one connection.
+Serving = Callable[[asyncio.StreamReader, Writer], Coroutine[Any, Any, None]]
 #: Answers one request, or does not.
 Answering = Callable[["ReceivedRequest", Writer], Awaitable[None]]
 
@@ -43,39 +45,55 @@ class WebhookEndpoint(NamedTuple):
 
 
 @contextlib.asynccontextmanager
+async def raw_server(
+    serve: Serving, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
+    """A server that speaks what *serve* says; yields its port."""
+    served: list[tuple[Writer, asyncio.Task[None]]] = []
+    has_ended = asyncio.Event()
+
+    def connected(reader: asyncio.StreamReader, writer: Writer) -> None:
+        if has_ended.is_set():  # it was accepted before
+            writer.transport.abort()
+        else:
+            served.append((writer, asyncio.create_task(serve(reader, writer))))
+
+    server = await asyncio.start_server(connected, host, port, ssl=tls)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        has_ended.set()
+        for writer, task in served:
+            writer.transport.abort()  # also that of a task which has not begun yet
+            task.cancel()
+        await asyncio.gather(*(task for _, task in served), return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
 async def endpoint(
     answering: Answering, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[WebhookEndpoint]:
-    def connected(reader: asyncio.StreamReader, writer: Writer) -> None:
-        served.append((writer, asyncio.create_task(serve(reader, writer))))
+    received: list[ReceivedRequest] = []
+    accepted: list[bool] = []
+    ended: asyncio.Queue[bool] = asyncio.Queue()
 
     async def serve(reader: asyncio.StreamReader, writer: Writer) -> None:
-        found.accepted.append(True)
+        accepted.append(True)
         try:
             while not writer.is_closing():
                 request = await _read(reader)
-                found.received.append(request)
+                received.append(request)
                 await answering(request, writer)
                 await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
             pass  # the client closed the connection
-        except asyncio.CancelledError:
-            pass  # the test has ended
         finally:
             writer.close()
-            found.ended.put_nowait(True)
+            ended.put_nowait(True)
 
-    served: list[tuple[Writer, asyncio.Task[None]]] = []
-    server = await asyncio.start_server(connected, host, port, ssl=tls)
-    found = WebhookEndpoint(server.sockets[0].getsockname()[1], [], [], asyncio.Queue())
-    try:
-        yield found
-    finally:
-        server.close()
-        for writer, task in served:
-            writer.close()  # also that of a task which has not begun yet
-            task.cancel()
-        await asyncio.gather(*(task for _, task in served), return_exceptions=True)
+    async with raw_server(serve, host, port, tls) as found:
+        yield WebhookEndpoint(found, received, accepted, ended)
 
 
 async def _read(reader: asyncio.StreamReader) -> ReceivedRequest:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.notify.deliveries import delivery
+from tests.notify.endpoints import raw_server
 from tests.notify.mail_server import PASSWORD, USER, RunningMailServer, mail_server
 from tests.support import servers
 from tests.support.certificates import certificate
@@ -242,26 +243,6 @@ def test_server_that_is_down_is_logged_once_and_not_shown(
     assert str(port) in caplog.text
 
 
-@contextlib.asynccontextmanager
-async def _raw_server(
-    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]],
-) -> AsyncIterator[int]:
-    """A server that speaks what *serve* says; yields its port."""
-    served: list[tuple[asyncio.StreamWriter, asyncio.Task[None]]] = []
-
-    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        served.append((writer, asyncio.create_task(serve(reader, writer))))
-
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        for writer, task in served:
-            writer.close()
-            task.cancel()
-
-
 async def _close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.close()
 
@@ -290,7 +271,7 @@ async def _silent(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
 @pytest.mark.parametrize("serve", [_close, _garbage, _busy, _close_in_the_middle, _silent])
 def test_server_that_misbehaves_is_tried_again(serve: Any) -> None:
     async def run() -> None:
-        async with _raw_server(serve) as port, _target(port) as target:
+        async with raw_server(serve) as port, _target(port) as target:
             result = await target.deliver(delivery(f"mailto:{ANN}", timeout=0.3))
             assert result.outcome is Outcome.RETRY
             assert result.error
@@ -300,7 +281,7 @@ def test_server_that_misbehaves_is_tried_again(serve: Any) -> None:
 
 def test_silent_server_costs_no_more_than_the_timeout() -> None:
     async def run() -> None:
-        async with _raw_server(_silent) as port, _target(port, smtp_connections=1) as target:
+        async with raw_server(_silent) as port, _target(port, smtp_connections=1) as target:
             given = delivery(f"mailto:{ANN}", timeout=0.2)
             results = await asyncio.gather(*(target.deliver(given) for _ in range(3)))
             assert {each.error for each in results} == {
