@@ -16,6 +16,7 @@ from hypothesis import settings
 
 from tests.support import backends, scheduling, servers, spark_classes
 from tests.support.collector import Collector
+from tests.support.completeness import Completeness
 from zaqar_redis.keyspace import outages
 
 # No deadline: on a shared machine the duration of one example means nothing. CI runs the
@@ -25,10 +26,26 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
+#: characters of a value in the name of a test
+_MAX_ID = 100
+
 # For every Spark of the tests: it listens on loopback only, and starts fast.
 os.environ["SPARK_HOME"] = str(spark_classes.spark_home())
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 os.environ["SPARK_SUBMIT_OPTS"] = spark_classes.driver_java_options()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A worker of xdist is handed its tests by the process that has this plugin.
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Completeness())
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    # Some values are as long as a request may be; a name is to be read.
+    if isinstance(val, (str, bytes)) and len(val) > _MAX_ID:
+        return f"{argname} of {len(val)}"
+    return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

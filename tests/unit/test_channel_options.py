@@ -78,9 +78,21 @@ def test_configurations_in_the_documents_are_accepted(tmp_path: Path, document: 
         ("channels:chat", "history_size = some", "[channels:chat] history_size"),
         ("channels:chat", "channel_regex = [a-z", "[channels:chat] channel_regex"),
         ("channels", "token_rsa_public_key = none", "[channels] token_rsa_public_key"),
-        ("channels", f"token_rsa_public_key = {ECDSA}", "not of type RSA"),
-        ("channels", f"token_ecdsa_public_key = {ED25519}", "not of type ECDSA"),
-        ("channels", f"token_ed25519_public_key = {ECDSA}", "not of type Ed25519"),
+        pytest.param(
+            "channels", f"token_rsa_public_key = {ECDSA}", "not of type RSA", id="rsa-of-ecdsa"
+        ),
+        pytest.param(
+            "channels",
+            f"token_ecdsa_public_key = {ED25519}",
+            "not of type ECDSA",
+            id="ecdsa-of-ed25519",
+        ),
+        pytest.param(
+            "channels",
+            f"token_ed25519_public_key = {ECDSA}",
+            "not of type Ed25519",
+            id="ed25519-of-ecdsa",
+        ),
         (
             "channels",
             "token_jwks_public_endpoint = example.org/keys",
