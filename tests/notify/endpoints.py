@@ -23,6 +23,8 @@ LOOPBACK = HttpSettings(allowed_networks=("127.0.0.0/8",))
 Writer = asyncio.StreamWriter
 #: Serves one connection.
 Serving = Callable[[asyncio.StreamReader, Writer], Coroutine[Any, Any, None]]
+#: Turns of the event loop until a connection that was just accepted is handed over: three.
+_TURNS_TO_ACCEPT = 5
 #: Answers one request, or does not.
 Answering = Callable[["ReceivedRequest", Writer], Awaitable[None]]
 
@@ -50,20 +52,21 @@ async def raw_server(
 ) -> AsyncIterator[int]:
     """A server that speaks what *serve* says; yields its port."""
     served: list[tuple[Writer, asyncio.Task[None]]] = []
-    has_ended = asyncio.Event()
 
     def connected(reader: asyncio.StreamReader, writer: Writer) -> None:
-        if has_ended.is_set():  # it was accepted before
-            writer.transport.abort()
-        else:
-            served.append((writer, asyncio.create_task(serve(reader, writer))))
+        served.append((writer, asyncio.create_task(serve(reader, writer))))
 
     server = await asyncio.start_server(connected, host, port, ssl=tls)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
+        # Accepts no more, and is handed what it has accepted: asyncio drops that without closing
+        # it when its server is closed meanwhile.
+        for listening in server.sockets:
+            asyncio.get_running_loop().remove_reader(listening.fileno())
+        for _ in range(_TURNS_TO_ACCEPT):
+            await asyncio.sleep(0)
         server.close()
-        has_ended.set()
         for writer, task in served:
             writer.transport.abort()  # also that of a task which has not begun yet
             task.cancel()
