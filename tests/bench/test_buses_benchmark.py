@@ -13,14 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from tests.support import servers
 from tests.support.command_line import CommandLine
 from zaqar_redis import errors
-from zaqar_redis.benchmarks.bus import brokers, report
+from zaqar_redis.benchmarks.bus import brokers, process, report
 from zaqar_redis.benchmarks.bus.contenders import CONTENDERS, select_contenders
 from zaqar_redis.benchmarks.bus.rounds import BusSample, RelaySample
+from zaqar_redis.benchmarks.bus.sessions import ClientSpec
 
 _BUILT = [each.name for each in CONTENDERS.values() if each.missing() is None]
 
@@ -59,6 +61,7 @@ def _run(name: str, folder: Path) -> BusRunResult:
     return BusRunResult(done.returncode, done.stdout, done.stderr, json.loads(file.read_text()))
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(250)
 @pytest.mark.parametrize("name", _BUILT)
 def test_contender_passes_messages_and_has_a_row_in_the_report(
@@ -77,6 +80,7 @@ def test_contender_passes_messages_and_has_a_row_in_the_report(
     assert f"round 1 of 1, {name}, 1 clients" in result.progress
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(250)
 @pytest.mark.parametrize("name", [name for name in _BUILT if CONTENDERS[name].is_ours])
 def test_relay_of_our_bus_has_latencies(name: str, results: dict[str, BusRunResult]) -> None:
@@ -87,6 +91,7 @@ def test_relay_of_our_bus_has_latencies(name: str, results: dict[str, BusRunResu
     assert 0 < sample["p50"] <= sample["p99"]
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(250)
 def test_report_says_what_it_does_not_show(results: dict[str, BusRunResult]) -> None:
     assert results["redis"].report["notes"] == [*report.LIMITATIONS, report.RELAY_LIMITATION]
@@ -114,17 +119,29 @@ def test_interrupted_run_ends_its_brokers_and_clients(tmp_path: Path) -> None:
             time.sleep(0.02)
         run.send_signal(signal.SIGINT)
         assert run.wait(60) == 130
-    assert [child for child in children if _is_alive(child)] == []
+    # One that was just starting ends when it finds that nobody will tell it what to do.
+    servers.wait_for(lambda: not any(map(_is_alive, children)), "the children to end")
 
 
-def _children(process: int) -> set[int]:
-    found = Path(f"/proc/{process}/task/{process}/children").read_text()
+def test_client_ends_when_the_command_is_gone_before_it_has_begun() -> None:
+    with servers.redis_server() as server:
+        spec = ClientSpec("redis", "publisher", f"redis://127.0.0.1:{server.open_port()}", 1, 20)
+        done = subprocess.run(
+            [sys.executable, "-m", process.__name__, msgspec.json.encode(spec).decode()],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+        )
+    assert (done.returncode, done.stdout) == (1, process.READY)
+
+
+def _children(pid: int) -> set[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     return {int(child) for child in found.split()}
 
 
-def _is_alive(process: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
-        os.kill(process, 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
         return False
     return True

@@ -91,4 +91,8 @@ def _fail(reason: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Exception as error:
+        # Python would wait for the threads, which wait for a round that never begins.
+        _fail(errors.reason(error))
