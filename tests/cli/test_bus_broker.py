@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.brokers import free_pair, zeromq_broker
+from tests.support import servers
+from tests.support.brokers import zeromq_broker
 from tests.support.command_line import CommandLine
 from zaqar_redis.realtime.buses.zeromq_keys import check_curve_key, new_keys, public_key
 
@@ -105,10 +106,8 @@ def test_keys_of_clients_without_a_secret_key_are_refused(
 
 @pytest.mark.parametrize("offset", [0, 1])
 def test_port_in_use_is_a_clear_error(in_process: CommandLine, offset: int) -> None:
-    port = free_pair()
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", port + offset))
-        taken.listen()
+    port = servers.free_ports(2)
+    with socket.create_server(("127.0.0.1", port + offset)):
         refused = in_process.refused("bus-broker", "--port", str(port))
     assert f"cannot listen at tcp://127.0.0.1:{port + offset}: Address already in use" in refused
     assert "--port" in refused

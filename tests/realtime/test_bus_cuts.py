@@ -18,7 +18,6 @@ from tests.realtime.conftest import RecordingEventHandler
 from tests.realtime.crowd import until
 from tests.realtime.test_buses import RecordingNode
 from tests.support import servers
-from tests.support.brokers import free_pair
 from tests.support.buses import BROKERS, BusBroker
 from zaqar_redis import errors
 from zaqar_redis.benchmarks.tcp_proxy import TcpProxy, tcp_proxy
@@ -53,15 +52,12 @@ async def _open_proxies(
     stack: contextlib.AsyncExitStack, targets: Sequence[int]
 ) -> tuple[int, list[TcpProxy]]:
     """Returns proxies on consecutive ports, and the first of these."""
-    while True:
-        own = free_pair()
-        # Another program may have taken one of the ports meanwhile.
-        with contextlib.suppress(OSError):
-            found = [
-                await stack.enter_async_context(tcp_proxy(target, own + number))
-                for number, target in enumerate(targets)
-            ]
-            return own, [proxy for proxy, _ in found]
+    own = servers.free_ports(len(targets))
+    found = [
+        await stack.enter_async_context(tcp_proxy(target, own + number))
+        for number, target in enumerate(targets)
+    ]
+    return own, [proxy for proxy, _ in found]
 
 
 def has_dropped(node: RecordingNode, count: float) -> bool:

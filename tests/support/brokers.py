@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,7 @@ class ZeroMqBroker(servers.RestartableServer):
     def __init__(self, log: Path, *words: str) -> None:
         self._log = log
         self._words = words
-        self.port = free_pair()
+        self.port = servers.free_ports(2)
 
     @property
     def uri(self) -> str:
@@ -81,26 +80,8 @@ def zeromq_broker(*words: str, started: bool = True) -> Iterator[ZeroMqBroker]:
         if not started:
             yield broker
             return
-        for attempt in range(5):
-            try:
-                broker.start()
-                break
-            except RuntimeError:
-                # Another program may have taken one of the ports meanwhile.
-                if attempt == 4 or "cannot listen" not in broker.log:
-                    raise
-                broker.port = free_pair()
+        broker.start()
         try:
             yield broker
         finally:
             broker.stop()
-
-
-def free_pair() -> int:
-    """Returns a port that is free together with the one after it."""
-    for _ in range(100):
-        port = servers.free_port()
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port + 1))
-            return port
-    raise RuntimeError("no two ports in a row are free")

@@ -7,7 +7,6 @@ import contextlib
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 from tests.support.servers import RestartableServer, free_port, program, wait_for
@@ -17,7 +16,7 @@ class NatsServer(RestartableServer):
     """A private nats-server, which can be killed and restarted on its port."""
 
     def __init__(self, folder: Path, options: str) -> None:
-        self.port = 0
+        self.port = free_port()
         self.log = folder / "nats.log"
         self._configuration = folder / "nats.conf"
         self._options = options
@@ -27,29 +26,23 @@ class NatsServer(RestartableServer):
         return f"nats://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """The port is found anew until the first start has succeeded."""
+        """Starts it; raises RuntimeError when it ends at once."""
         starts = self._starts()
-        for _ in range(1 if self.port else 10):
-            port = self.port or free_port()
-            self._configuration.write_text(
-                f'listen: "127.0.0.1:{port}"\nlog_file: "{self.log}"\n{self._options}\n'
-            )
-            self._process = process = subprocess.Popen(
-                [program("nats-server"), "--config", str(self._configuration)],
-                start_new_session=True,
-            )
-            # It ends when another program has taken the port meanwhile.
-            wait_for(partial(self._is_ready_or_gone, process, starts + 1), "nats-server to start")
-            if process.poll() is None:
-                self.port = port
-                return
-        raise RuntimeError(f"nats-server does not start: {self.log.read_text()}")
+        self._configuration.write_text(
+            f'listen: "127.0.0.1:{self.port}"\nlog_file: "{self.log}"\n{self._options}\n'
+        )
+        self._process = process = subprocess.Popen(
+            [program("nats-server"), "--config", str(self._configuration)],
+            start_new_session=True,
+        )
+        wait_for(
+            lambda: process.poll() is not None or self._starts() > starts, "nats-server to start"
+        )
+        if process.poll() is not None:
+            raise RuntimeError(f"nats-server does not start: {self.log.read_text()}")
 
     def _starts(self) -> int:
         return self.log.read_text().count("Server is ready") if self.log.exists() else 0
-
-    def _is_ready_or_gone(self, process: subprocess.Popen[bytes], starts: int) -> bool:
-        return process.poll() is not None or self._starts() >= starts
 
 
 @contextlib.contextmanager

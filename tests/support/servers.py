@@ -20,24 +20,14 @@ from typing import TypeVar
 import httpx
 import redis
 
-from zaqar_redis.benchmarks import servers as benchmark_servers
 from zaqar_redis.benchmarks.servers import RestartableServer as RestartableServer
 from zaqar_redis.benchmarks.servers import check_log, config_text, worker_pids
 from zaqar_redis.benchmarks.servers import free_port as free_port
+from zaqar_redis.benchmarks.servers import free_ports as free_ports
 from zaqar_redis.benchmarks.servers import wait_for as wait_for
 
 S = TypeVar("S", bound=BaseServer)
 
-
-def _own_ports(ports: range) -> range:
-    """Returns the ports that no other process of pytest takes between their choice and their use:
-    of thousands that are chosen some would meet."""
-    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    return ports[number * len(ports) // count : (number + 1) * len(ports) // count]
-
-
-benchmark_servers._PORTS = _own_ports(benchmark_servers._PORTS)
 
 #: Names of backends as fixture parameters, which are also the programs they need.
 REDIS = "redis-server"
@@ -132,15 +122,11 @@ class RedisServer(RestartableServer):
 
     def open_port(self) -> int:
         """Makes it listen on 127.0.0.1 too; returns the port."""
+        port = free_port()
         with self.client() as client:
             client.config_set("bind", "127.0.0.1")
-            for _ in range(10):
-                port = free_port()
-                # Fails when another program has taken the port meanwhile.
-                with contextlib.suppress(redis.ResponseError):
-                    client.config_set("port", port)
-                    return port
-        raise RuntimeError("Redis found no free port")
+            client.config_set("port", port)
+        return port
 
 
 @contextlib.contextmanager

@@ -10,8 +10,10 @@ import secrets
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -30,6 +32,8 @@ _BEFORE, _BEHIND = 500, 4000
 _PORTS = range(10_000, 32_768)
 #: One in some thousand ports is in use.
 _PORT_ATTEMPTS = 10
+#: Ports are held until so many others have been asked for: their servers listen by then.
+_PORTS_HELD = 64
 #: Seconds that a server may take to start, and to stop before it is killed.
 _START_SECONDS, _STOP_SECONDS = 60.0, 10.0
 
@@ -54,7 +58,7 @@ def running(
     *ports*: how many it needs: those after the first are free, too.  Raises BenchmarkFailed when
     it does not start, or its log shows a bug.
     """
-    port = _free_ports(ports)
+    port = free_ports(ports)
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             command(port),
@@ -158,26 +162,40 @@ def _command_line(pid: int) -> bytes:
         return b""
 
 
+#: the sockets that hold ports, by their descriptors
+_held: deque[int] = deque()
+
+
 def free_port() -> int:
-    """Returns a port of 127.0.0.1.  Raises BenchmarkFailed."""
-    for _ in range(_PORT_ATTEMPTS):
-        port = secrets.choice(_PORTS)
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise BenchmarkFailed("no port is free on 127.0.0.1")
+    """Returns a port of 127.0.0.1 at which nobody listens.  Raises BenchmarkFailed.
+
+    On Linux a socket holds it: nobody is given it any more, and only a server that sets
+    SO_REUSEADDR, as most do, can listen there.
+    """
+    return free_ports(1)
 
 
-def _free_ports(count: int) -> int:
-    """Returns the first one of *count* consecutive ports.  Raises BenchmarkFailed."""
+def free_ports(count: int) -> int:
+    """Returns the first one of *count* consecutive ports, see `free_port`."""
     for _ in range(_PORT_ATTEMPTS):
-        first = free_port()
+        first = secrets.choice(_PORTS)
         with contextlib.suppress(OSError, OverflowError), contextlib.ExitStack() as stack:
             for port in range(first, first + count):
                 probe = stack.enter_context(socket.socket())
                 probe.bind(("127.0.0.1", port))
+                # After it is bound: so it shares the port with a server, and with no other probe.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if sys.platform == "linux":  # elsewhere the server could not bind
+                    _hold(probe.detach())
             return first
-    raise BenchmarkFailed(f"no {count} consecutive ports are free on 127.0.0.1")
+    what = "no port is" if count == 1 else f"no {count} consecutive ports are"
+    raise BenchmarkFailed(f"{what} free on 127.0.0.1")
+
+
+def _hold(descriptor: int) -> None:
+    _held.append(descriptor)
+    if len(_held) > _PORTS_HELD:
+        os.close(_held.popleft())
 
 
 def _listens(process: subprocess.Popen[bytes], port: int) -> bool:
