@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.support import backends, scheduling, servers, spark_classes
+from tests.support import backends, scheduling, servers, spark_classes, tiers
 from tests.support.collector import Collector
 from tests.support.completeness import Completeness
 from zaqar_redis.keyspace import outages
@@ -26,6 +26,9 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
+_ROOT = Path(__file__).parents[1]
+#: The store of the services that tests share, unless --store names another one.
+_STORE = "redis"
 #: characters of a value in the name of a test
 _MAX_ID = 100
 
@@ -48,9 +51,20 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     return None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    root = Path(__file__).parents[1]
-    items.sort(key=lambda item: scheduling.place(item.path.relative_to(root).as_posix()))
+# The marks are there before pytest looks for those that -m names.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("store") != _STORE:
+        # Of the others each result is known: they ask for a store of their own, or for none.
+        same = [item for item in items if "new_store" not in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=same)
+        left_out = set(same)
+        items[:] = [item for item in items if item not in left_out]
+    paths = {item: item.path.relative_to(_ROOT).as_posix() for item in items}
+    items.sort(key=lambda item: scheduling.place(paths[item]))
+    for item in items:
+        if paths[item].startswith(tiers.NIGHTLY):
+            item.add_marker(pytest.mark.nightly)
 
 
 def pytest_xdist_make_scheduler(
@@ -79,8 +93,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--store",
         choices=sorted(backends.BACKENDS),
-        default="redis",
-        help="the store of the services that tests share (default: redis)",
+        default=_STORE,
+        help="the store of the services that tests share; another than the default leaves out what"
+        " does not use it (default: %(default)s)",
     )
 
 

@@ -15,6 +15,7 @@ from tests.api.client import ZaqarTestClient
 from tests.api.round_trips import CountedStore
 from tests.support import servers
 from tests.support.backends import Backend
+from tests.support.tiers import in_gate
 from tests.support.ways import HOT, WAYS
 
 #: Files of tests in which no route is hot.
@@ -24,7 +25,7 @@ _ASGI_ROUTES = {"test_pools", "test_subscriptions", "test_subscription_notices"}
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "way" in metafunc.fixturenames:
         is_asgi = metafunc.module.__name__.rpartition(".")[2] in _ASGI_ROUTES
-        metafunc.parametrize("way", [HOT] if is_asgi else WAYS)
+        metafunc.parametrize("way", [HOT] if is_asgi else in_gate(WAYS))
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis import checks
@@ -23,16 +24,29 @@ CHECKS = [
 ]
 
 
+def _examples(count: int) -> settings:
+    return settings(
+        max_examples=count,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
 @SCHEMA.parametrize()
-@settings(
-    max_examples=40,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@_examples(8)
 def test_every_operation_conforms_to_the_description(
+    case: schemathesis.Case[Any], described: servers.RunningService
+) -> None:
+    case.call_and_validate(base_url=described.url, checks=CHECKS)
+
+
+@SCHEMA.parametrize()
+@_examples(40)
+@pytest.mark.nightly
+def test_every_operation_conforms_to_the_description_for_long(
     case: schemathesis.Case[Any], described: servers.RunningService
 ) -> None:
     case.call_and_validate(base_url=described.url, checks=CHECKS)

@@ -18,6 +18,7 @@ from tests.support import openid, servers
 from tests.support.backends import Backend
 from tests.support.openid import OpenIdProvider
 from tests.support.raw_http import CLIENT
+from tests.support.tiers import in_gate
 from tests.support.ways import WAYS
 from tests.websocket.peers import api_peer
 
@@ -63,7 +64,7 @@ def test_calls_of_administrators_are_recorded_with_their_outcome(audited: Audite
     assert [each["outcome"] for each in audited.events("/v2/pools/gone")] == ["success"]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", in_gate(WAYS))
 def test_actions_of_the_option_are_recorded_and_no_others(
     audited: AuditedService, project: str, way: str
 ) -> None:
@@ -74,14 +75,14 @@ def test_actions_of_the_option_are_recorded_and_no_others(
     assert audited.events(f"{queue}/messages") == []
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", in_gate(WAYS))
 def test_refused_request_is_recorded_too(audited: AuditedService, project: str, way: str) -> None:
     queue = f"/v2/queues/{project}"
     assert audited.ask("PUT", queue, Client_ID="no UUID", **WAYS[way]).status_code == 400
     assert [each["outcome"] for each in audited.events(queue)] == ["failure"]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", in_gate(WAYS))
 @pytest.mark.parametrize("audited", ["json"], indirect=True)
 def test_event_says_who_did_what_to_which_resource(
     audited: AuditedService, project: str, way: str
@@ -193,7 +194,7 @@ def roles(
         yield AuditedRoles(running, log, provider)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", in_gate(WAYS))
 def test_administrator_in_another_project_is_recorded_whatever_the_action(
     roles: AuditedRoles, project: str, way: str
 ) -> None:
@@ -284,7 +285,7 @@ def test_event_names_the_access_key(redis_server: Backend, tmp_path: Path) -> No
     assert (event["user"], event["credential"]) == ("a program", key.id)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", in_gate(WAYS))
 def test_event_that_cannot_be_written_is_in_the_log_of_the_service(
     redis_server: Backend, tmp_path: Path, project: str, way: str
 ) -> None:

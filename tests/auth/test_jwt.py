@@ -23,6 +23,7 @@ from jwt.algorithms import ECAlgorithm
 from tests.support import openid, servers
 from tests.support.backends import Backend
 from tests.support.openid import OpenIdProvider
+from tests.support.tiers import in_gate
 from tests.support.ways import HOT, WAYS
 from zaqar_redis import conf, errors
 from zaqar_redis.auth.identity import Identity
@@ -32,7 +33,7 @@ from zaqar_redis.cli import service_factory
 QUEUE = "/v2/queues/orders"
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=in_gate(WAYS))
 def ask(
     jwt_service: servers.RunningService, request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., httpx.Response]]:

@@ -12,10 +12,11 @@ import pytest
 
 from tests.support import servers
 from tests.support.raw_http import CLIENT
+from tests.support.tiers import in_gate
 from tests.support.ways import WAYS
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", in_gate(WAYS))
 def test_line_about_a_request_has_its_context(tmp_path: Path, project: str, way: str) -> None:
     log = tmp_path / "zaqar.log"
     options: dict[str, dict[str, object]] = {

@@ -12,6 +12,7 @@ import pytest
 from tests.auth.conftest import API_KEY
 from tests.support import servers
 from tests.support.openid import OpenIdProvider
+from tests.support.tiers import in_gate
 from tests.support.ways import WAYS
 from zaqar_redis.service.channels import METHODS
 
@@ -53,7 +54,7 @@ def is_allowed(role: str, method: str) -> bool:
     return role != "reader" or method in READING
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=in_gate(WAYS))
 def call(
     jwt_service: servers.RunningService, request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., httpx.Response]]:

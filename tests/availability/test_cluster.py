@@ -308,6 +308,7 @@ def test_store_is_back_when_the_replica_of_a_killed_primary_is_promoted(
     asyncio.run(scenario())
 
 
+@pytest.mark.nightly
 def test_slots_of_a_primary_that_hangs_are_read_from_another_node() -> None:
     async def scenario(cluster: RedisCluster) -> None:
         slot = _slot("hanging")

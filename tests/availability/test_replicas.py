@@ -17,6 +17,7 @@ from tests.availability.queues import POST, PROJECT, NumberedQueue, message, num
 from tests.realtime.crowd import until
 from tests.support import servers
 from tests.support.stores import TTL
+from tests.support.tiers import in_gate
 from zaqar_redis import clock, errors
 from zaqar_redis.benchmarks.redis_cluster import redis_cluster
 from zaqar_redis.benchmarks.redis_sentinel import RedisSentinel, redis_sentinel
@@ -158,7 +159,7 @@ async def _delete_blocking(uri: str) -> bool:
         return not client.command("DEL", _KEY)
 
 
-@pytest.fixture(scope="module", params=[servers.REDIS, servers.VALKEY])
+@pytest.fixture(scope="module", params=in_gate([servers.REDIS, servers.VALKEY]))
 def followed(request: pytest.FixtureRequest) -> Iterator[tuple[str, servers.RedisServer]]:
     """The URI of a primary, and its replica."""
     with (

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.availability.queues import PROJECT, QUEUE, numbered_queue
+from tests.support.tiers import in_gate
 from zaqar_redis import errors
 from zaqar_redis.benchmarks.redis_node import RedisNode
 from zaqar_redis.benchmarks.redis_sentinel import RedisSentinel, redis_sentinel
@@ -29,7 +30,7 @@ def sentinel() -> Iterator[RedisSentinel]:
         yield found
 
 
-@pytest.mark.parametrize("strike", [RedisNode.kill, RedisNode.pause])
+@pytest.mark.parametrize("strike", in_gate([RedisNode.kill, RedisNode.pause]))
 def test_what_a_replica_has_confirmed_survives_the_loss_of_the_primary(
     sentinel: RedisSentinel, strike: Callable[[RedisNode], None]
 ) -> None:

@@ -386,6 +386,7 @@ def _merged(*loads: load.QueueLoad) -> load.QueueLoad:
     return first
 
 
+@pytest.mark.nightly
 def test_rollout_under_load_and_back_loses_nothing(
     rollout: Rollout, project: str, tmp_path: Path
 ) -> None:

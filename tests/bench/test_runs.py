@@ -32,6 +32,7 @@ def run_of_all(
     return run_bench(file, "--url", service.url, "--workload", *WORKLOADS, *_SHORT, *_SMALL)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_workload_counts_work_without_errors(name: str, run_of_all: BenchResult) -> None:
@@ -49,6 +50,7 @@ def test_workload_counts_work_without_errors(name: str, run_of_all: BenchResult)
     assert f"{name}: round 1 of 1" in progress
 
 
+@pytest.mark.nightly
 def test_services_and_floor_are_measured_in_turns(
     bench: RunBench, service: servers.RunningService, redis_server: Backend
 ) -> None:
@@ -74,6 +76,7 @@ def _leftover_keys(client: redis.Redis) -> list[bytes]:
     return [key for key in client.scan_iter(count=1000) if not key.startswith(ignored)]
 
 
+@pytest.mark.nightly
 def test_run_leaves_no_queues_and_keys(bench: RunBench) -> None:
     with servers.redis_server() as store, servers.service(store.uri) as service:
         status, _, progress, _ = bench(
@@ -85,6 +88,7 @@ def test_run_leaves_no_queues_and_keys(bench: RunBench) -> None:
             servers.wait_for(lambda: not _leftover_keys(client), "no keys")
 
 
+@pytest.mark.nightly
 def test_memory_per_message_is_measured(bench: RunBench) -> None:
     with servers.redis_server() as store, servers.service(store.uri) as service:
         status, output, progress, found = bench(
@@ -96,6 +100,7 @@ def test_memory_per_message_is_measured(bench: RunBench) -> None:
     assert "bytes a message" in output
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_run_reports_and_cleans_up(number: signal.Signals, tmp_path: Path) -> None:
     with servers.redis_server() as store, servers.service(store.uri) as service:

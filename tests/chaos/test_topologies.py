@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short runs of chaos with a fixed seed on every kind of store; ``tools/test --chaos``."""
+"""Short runs of chaos with a fixed seed on every kind of store."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support import servers
 from tests.support.command_line import CommandLine
+from tests.support.tiers import in_gate
 from zaqar_redis.cli import target
 
 ADMIN: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
@@ -29,7 +30,7 @@ def store_shell(server: servers.RedisServer) -> CommandLine:
     return CommandLine(["--storage", server.uri])
 
 
-@pytest.fixture(params=["storage", "url"])
+@pytest.fixture(params=in_gate(["storage", "url"], "url"))
 def shell(request: pytest.FixtureRequest) -> Iterator[CommandLine]:
     with servers.redis_server() as server:
         if request.param == "storage":

@@ -191,6 +191,7 @@ def test_fewer_replicas_than_must_confirm_are_critical(
         assert _unconfirmed(good.uri, tmp_path) == []
 
 
+@pytest.mark.nightly
 def test_pool_may_have_its_own_number_of_replicas_that_must_confirm(
     good: servers.RedisServer,
 ) -> None:
@@ -205,6 +206,7 @@ def test_pool_may_have_its_own_number_of_replicas_that_must_confirm(
     assert "Store one has 0 connected replicas, and [redis] ack_replicas is 1:" in what
 
 
+@pytest.mark.nightly
 def test_primary_of_a_cluster_with_fewer_replicas_than_must_confirm_is_critical(
     tmp_path: Path,
 ) -> None:

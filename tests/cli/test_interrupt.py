@@ -85,6 +85,7 @@ def test_interrupted_drain_undoes_or_finishes_the_move(
         assert catalogue.hlen(CONTROL.moves.decode()) == 0
 
 
+@pytest.mark.nightly
 def test_service_continues_a_drain_whose_command_is_interrupted(
     pools: tuple[servers.RedisServer, servers.RedisServer], tmp_path: Path
 ) -> None:

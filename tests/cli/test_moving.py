@@ -189,6 +189,7 @@ def test_dead_letters_of_deleted_queues_are_left_and_reported(project_shell: Com
     assert project_shell.shown("queue", "redrive", "dead", "--target", "odd")["moved"] == 3
 
 
+@pytest.mark.nightly
 def test_an_interrupted_redrive_goes_on_when_it_is_run_again(
     project_shell: CommandLine, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_missing_library_is_reported_before_spark_starts(
     assert what in text
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_analytics_of_an_archive_needs_no_store(tmp_path: Path) -> None:
     code, text = run_after(

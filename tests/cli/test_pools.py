@@ -137,6 +137,7 @@ def test_impossible_drain_reports_the_reason(shell: CommandLine, stores: list[st
     assert '"fast" has no other pool' in message
 
 
+@pytest.mark.nightly
 def test_queues_are_listed_and_watched_while_a_pool_is_away() -> None:
     with (
         servers.redis_server() as redis,
@@ -186,6 +187,7 @@ def _check_top(shell: CommandLine) -> None:
         assert screen.process.wait(60) == 0
 
 
+@pytest.mark.nightly
 def test_drain_of_unreachable_pool_ends_with_the_reason(
     shell: CommandLine, stores: list[str]
 ) -> None:

@@ -122,6 +122,7 @@ def durable_shell(
                 yield server, CommandLine(["--url", service.url])
 
 
+@pytest.mark.nightly
 def test_tail_survives_a_store_outage(
     durable_shell: tuple[servers.RedisServer, CommandLine], tmp_path: Path
 ) -> None:

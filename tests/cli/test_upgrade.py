@@ -91,6 +91,7 @@ def test_pool_that_needs_a_newer_release_is_refused(store_shell: CommandLine) ->
         assert store_shell.shown("pool", "list") == []
 
 
+@pytest.mark.nightly
 def test_worker_reports_a_store_that_needs_a_newer_release_when_it_is_back() -> None:
     with servers.redis_server(fsync="always") as store:
         with store.client() as client:

@@ -5,19 +5,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import subprocess
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-import redis
 
 from tests.support import backends, servers
 from tests.support.backends import NewStore
 from tests.support.blocking import BlockingStore
 from tests.support.stores import POOLED, ContractStore, opened
+from tests.support.tiers import in_gate
 from zaqar_redis.keyspace import embedded
 
 
@@ -34,42 +32,8 @@ def _redis() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _tcp() -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="zr-") as folder:
-        process, port = _on_a_port(Path(folder))
-        try:
-            yield f"redis://127.0.0.1:{port}/3"
-        finally:
-            process.kill()
-            process.wait()
-
-
-def _on_a_port(folder: Path) -> tuple[subprocess.Popen[bytes], int]:
-    """Starts a server on TCP; retried, as another process may take a free port first."""
-    for _ in range(10):
-        port = servers.free_port()
-        process = subprocess.Popen(
-            [
-                servers.program(servers.REDIS),
-                *("--bind", "127.0.0.1", "--port", str(port), "--save", ""),
-                *("--dir", str(folder), "--logfile", str(folder / "redis.log")),
-            ],
-            start_new_session=True,
-        )
-        with redis.Redis(port=port) as client:
-            settled = functools.partial(_settled, process, client)
-            servers.wait_for(settled, "the server to answer or to give up")
-        if process.poll() is None:
-            return process, port
-    raise RuntimeError("no free port")
-
-
-def _settled(process: subprocess.Popen[bytes], client: redis.Redis) -> bool:
-    if process.poll() is not None:
-        return True
-    try:
-        return bool(client.info("server")["process_id"] == process.pid)
-    except (redis.RedisError, OSError):
-        return False
+    with servers.redis_server() as server:
+        yield f"redis://127.0.0.1:{server.open_port()}/3"
 
 
 @contextlib.contextmanager
@@ -104,7 +68,7 @@ BACKENDS: dict[str, Callable[[], contextlib.AbstractContextManager[str]]] = {
 
 #: One Redis by other transports: only tests marked `transports` run on these.
 _TRANSPORTS = ("tcp", "embedded")
-#: What tools/test --fast runs on.
+#: What tools/test --fast runs on, and the gate, but for tests marked `transports`.
 _FAST = ("memory", "redis")
 
 
@@ -112,9 +76,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "uri" in metafunc.fixturenames:
         marked = metafunc.definition.get_closest_marker("transports")
         names = [name for name in BACKENDS if marked or name not in _TRANSPORTS]
-        params = [
-            pytest.param(name, marks=[] if name in _FAST else [pytest.mark.slow]) for name in names
-        ]
+        elsewhere = pytest.mark.slow if marked else pytest.mark.nightly
+        params = [pytest.param(name, marks=[] if name in _FAST else [elsewhere]) for name in names]
         metafunc.parametrize("uri", params, indirect=True, scope="session")
 
 
@@ -154,7 +117,7 @@ def real(own_redis: str, project: str) -> Iterator[ContractStore]:
         yield store
 
 
-@pytest.fixture(scope="session", params=["redis", pytest.param("valkey", marks=pytest.mark.slow)])
+@pytest.fixture(scope="session", params=in_gate(["redis", "valkey"]))
 def server_of_each_kind(request: pytest.FixtureRequest) -> Iterator[str]:
     with BACKENDS[request.param]() as found:
         yield found

@@ -11,6 +11,7 @@ import pytest
 
 from tests.contract.conftest import BACKENDS
 from tests.contract.test_control import ControlStoreHarness
+from tests.support.tiers import in_gate
 from zaqar_redis import errors
 from zaqar_redis.auth import access_keys
 from zaqar_redis.auth.access_keys import KEYS_MAX, AccessKey
@@ -43,9 +44,7 @@ class KeyStoreHarness(ControlStoreHarness):
         return found.last_used
 
 
-@pytest.fixture(
-    scope="module", params=["memory", "redis", pytest.param("valkey", marks=pytest.mark.slow)]
-)
+@pytest.fixture(scope="module", params=in_gate(["memory", "redis", "valkey"], "memory", "redis"))
 def keys_uri(request: pytest.FixtureRequest) -> Iterator[str]:
     with BACKENDS[request.param]() as uri:
         yield uri

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.stores import ContractStore, findings, names
 
 #: Commands of one request at most: a hundred calls, and some for each of 300 dead letters.
@@ -23,6 +25,7 @@ def sweep(store: ContractStore, rounds: int) -> None:
         store.sweep(60)
 
 
+@pytest.mark.nightly
 def test_messages_behind_ten_thousand_exhausted_ones_become_claimable_by_the_sweeper(
     real: ContractStore,
 ) -> None:

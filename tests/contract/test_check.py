@@ -10,6 +10,7 @@ import pytest
 
 from tests.contract.conftest import BACKENDS
 from tests.support.stores import ContractStore, PooledContractStore, checked, findings, opened
+from tests.support.tiers import in_gate
 from zaqar_redis.check_records import Finding
 from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.pool_records import Move, Pool
@@ -20,7 +21,7 @@ from zaqar_redis.storage.deliveries import DeliveryCount, PendingDelivery, Settl
 SERVERS = ("redis", "valkey")
 
 
-@pytest.fixture(scope="module", params=SERVERS)
+@pytest.fixture(scope="module", params=in_gate(SERVERS))
 def server_uri(request: pytest.FixtureRequest) -> Iterator[str]:
     with BACKENDS[request.param]() as uri:
         yield uri

@@ -13,6 +13,7 @@ import pytest
 
 from tests.contract.conftest import BACKENDS
 from tests.support.clock import ManualClock
+from tests.support.tiers import in_gate
 from zaqar_redis import errors
 from zaqar_redis.formats import CURRENT, StoreFormat, WorkerRelease
 from zaqar_redis.keyspace import client as keyspace
@@ -72,9 +73,7 @@ class ControlStoreHarness:
         return [(each.project, each.queue) for each in placed]
 
 
-@pytest.fixture(
-    scope="module", params=["memory", "redis", pytest.param("valkey", marks=pytest.mark.slow)]
-)
+@pytest.fixture(scope="module", params=in_gate(["memory", "redis", "valkey"], "memory", "redis"))
 def own_uri(request: pytest.FixtureRequest) -> Iterator[str]:
     with BACKENDS[request.param]() as uri:
         yield uri

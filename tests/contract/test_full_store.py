@@ -14,6 +14,7 @@ from tests.support import servers
 from tests.support.backends import BACKENDS, Backend
 from tests.support.blocking import BlockingStore
 from tests.support.stores import CLIENT, POOLED, TTL, ContractStore, new_messages, opened
+from tests.support.tiers import in_gate
 from zaqar_redis import clock, errors
 from zaqar_redis.keyspace import blocking, keys
 from zaqar_redis.keyspace.routing_keys import RoutingKeys
@@ -78,10 +79,7 @@ def refusals_of_redis(backend: Backend) -> int:
 
 @pytest.fixture(
     scope="module",
-    params=[
-        "redis",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in BACKENDS if name != "redis"),
-    ],
+    params=in_gate(BACKENDS, "redis"),
 )
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     with BACKENDS[request.param]() as found:

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 
 from tests.contract.model import ModelMessage, ModelQueue, ReferenceModel
 from tests.support.stores import CLIENT, ContractStore, findings
+from tests.support.tiers import in_gate
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script
@@ -324,13 +325,14 @@ class ModelComparison(RuleBasedStateMachine):
             assert [_seen(end) for end in ends] == self.view(alive[:1] + alive[-1:])
 
 
-@pytest.mark.timeout(600)  # a minute of work, for a machine that does nothing else
-def test_store_returns_the_same_results_as_the_model(real: ContractStore) -> None:
+@pytest.mark.timeout(600)  # up to a minute of work, for a machine that does nothing else
+@pytest.mark.parametrize("examples", in_gate([30, 120]))
+def test_store_returns_the_same_results_as_the_model(real: ContractStore, examples: int) -> None:
     machine = type("Beside", (ModelComparison,), {"store": real})
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=120,
+            max_examples=examples,
             stateful_step_count=60,
             deadline=None,
             suppress_health_check=list(HealthCheck),

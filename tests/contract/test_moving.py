@@ -29,6 +29,7 @@ from tests.support.stores import (
     new_messages,
     opened,
 )
+from tests.support.tiers import in_gate
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace import blocking, keys
 from zaqar_redis.keyspace.client import AsyncClient
@@ -333,7 +334,7 @@ def test_queue_is_not_created_in_its_former_pool_after_an_undone_move_back(
     assert pools.listed() == ["old"]
 
 
-@pytest.mark.parametrize("after", [0, 1])
+@pytest.mark.parametrize("after", in_gate([0, 1]))
 @pytest.mark.parametrize("script", STEPS)
 def test_move_killed_at_any_script_is_completed_or_undone(
     pools: PooledContractStore, script: str, after: int

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.faults import load
 from tests.support import servers
@@ -30,6 +31,7 @@ def _fill(service: servers.RunningService, project: str) -> set[str]:
     return set(bodies)
 
 
+@pytest.mark.nightly
 def test_backup_of_a_busy_queue_has_what_was_acknowledged_and_no_request_fails(
     project: str, tmp_path: Path
 ) -> None:

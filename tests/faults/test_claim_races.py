@@ -19,6 +19,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from tests.faults import claimers
 from tests.support import servers
 from zaqar_redis.records import NewMessage
@@ -89,6 +91,7 @@ class ClaimHistory:
         return {message: sorted(holds) for message, holds in found.items()}
 
 
+@pytest.mark.nightly
 def test_claims_of_many_processes_never_overlap(tmp_path: Path, project: str) -> None:
     with servers.redis_server() as redis:
         posted = asyncio.run(_posted(redis.uri, project))

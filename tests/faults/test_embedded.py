@@ -105,6 +105,7 @@ def test_a_signal_to_the_master_stops_everything(
         assert [process for process in everything if is_alive(process)] == []
 
 
+@pytest.mark.nightly
 def test_services_started_at_once_share_one_server(folder: Path, project: str) -> None:
     first, second = ExitStack(), ExitStack()
     with ThreadPoolExecutor(2) as pool, first, second:
@@ -126,6 +127,7 @@ def test_services_started_at_once_share_one_server(folder: Path, project: str) -
         assert not is_alive(shared)
 
 
+@pytest.mark.nightly
 def test_exit_of_a_worker_does_not_stop_the_server(folder: Path, project: str) -> None:
     with serve(folder, workers=2) as service:
         post(service, project, "one")
@@ -139,6 +141,7 @@ def test_exit_of_a_worker_does_not_stop_the_server(folder: Path, project: str) -
         assert load.held(service, project, "q") == ["one"]
 
 
+@pytest.mark.nightly
 def test_killed_service_leaves_its_data_and_no_workers(folder: Path, project: str) -> None:
     with serve(folder, workers=2) as service:
         post(service, project, "one")

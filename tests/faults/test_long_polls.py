@@ -11,6 +11,7 @@ import pytest
 
 from tests.faults import load, polls
 from tests.support import servers
+from tests.support.tiers import in_gate
 
 WAITERS = 500
 
@@ -94,7 +95,7 @@ def test_disconnected_long_poll_takes_no_message(project: str) -> None:
         asyncio.run(scenario(redis, service))
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", in_gate([1, 2], 2))
 def test_long_poll_disconnected_while_woken_passes_the_wakeup_on(
     workers: int, project: str
 ) -> None:

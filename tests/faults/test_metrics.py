@@ -7,6 +7,7 @@ import os
 import signal
 
 import httpx
+import pytest
 
 from tests.faults import load
 from tests.support import servers
@@ -100,6 +101,7 @@ def test_workers_that_stop_report_what_they_have_just_counted(
         assert scraper.value("messages_posted_total") == 20
 
 
+@pytest.mark.nightly
 def test_a_hundred_thousand_queues_make_neither_scrapes_slow_nor_series_many() -> None:
     chosen = {"queues": f"{_PROJECT}/q*", "queues_max": _SHOWN, "queues_interval": 1}
     with (

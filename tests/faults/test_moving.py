@@ -150,6 +150,7 @@ def test_killed_movers_lose_and_duplicate_nothing(
     cluster.check()
 
 
+@pytest.mark.nightly
 def test_pool_killed_during_a_move_loses_and_duplicates_nothing(
     cluster: PooledCluster, project: str, tmp_path: Path
 ) -> None:
@@ -167,6 +168,7 @@ def test_pool_killed_during_a_move_loses_and_duplicates_nothing(
     cluster.check()
 
 
+@pytest.mark.nightly
 def test_a_pool_is_drained_under_load(cluster: PooledCluster, project: str) -> None:
     with load.QueueLoad(cluster.service, project) as clients:
         clients.wait_for_more()

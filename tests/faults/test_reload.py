@@ -212,6 +212,7 @@ def test_reload_applies_what_has_changed_and_refuses_what_is_wrong(project: str)
         assert limit_is(service, 40, project)
 
 
+@pytest.mark.nightly
 def test_workers_that_do_not_start_leave_those_before_in_service(tmp_path: Path) -> None:
     port, log = servers.free_port(), tmp_path / "service.log"
     with servers.redis_server() as redis, log.open("wb") as output:
@@ -239,6 +240,7 @@ def test_reload_does_not_lose_what_is_in_memory() -> None:
         assert service.workers() == before
 
 
+@pytest.mark.nightly
 def test_service_that_is_asked_to_stop_is_not_ready_but_goes_on(project: str) -> None:
     # Longer than all that is asked meanwhile takes on a busy machine.
     options = {"server": {"shutdown_delay": 8}}

@@ -15,6 +15,7 @@ from tests.keystone.receivers import TokenReceiver
 from tests.support import servers
 from tests.support.keystone import RunningKeystone
 from tests.support.keystone import keystone as running_keystone
+from tests.support.tiers import in_gate
 from tests.support.ways import WAYS
 
 
@@ -106,7 +107,7 @@ def http() -> Iterator[httpx.Client]:
         yield client
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=in_gate(WAYS))
 def api(
     http: httpx.Client, beside: servers.RunningService, request: pytest.FixtureRequest
 ) -> TokenClient:

@@ -87,6 +87,7 @@ def test_stores_and_workers_are_shown_by_name(
     assert scraper.value("log_events_total", level="info") > 0
 
 
+@pytest.mark.nightly
 def test_chosen_queues_are_shown_up_to_the_bound(
     measured: tuple[servers.RunningService, Scraper],
 ) -> None:

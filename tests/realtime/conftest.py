@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 from tests.support import buses, servers
 from tests.support.backends import BACKENDS, Backend, NewStore
 from tests.support.clock import ManualClock
+from tests.support.tiers import in_gate
 from zaqar_redis import clock
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.settings import BatchSettings
@@ -122,7 +123,7 @@ _BACKENDS: dict[str, tuple[Sequence[str], str | None]] = {
 EngineServers = tuple[list[Backend], list[str]]
 
 
-@pytest.fixture(scope="module", params=_BACKENDS)
+@pytest.fixture(scope="module", params=in_gate(_BACKENDS, "memory", "redis"))
 def engine_servers(request: pytest.FixtureRequest) -> Iterator[EngineServers]:
     """The stores of an engine, and the URIs of its bus."""
     with contextlib.ExitStack() as stack:

@@ -146,10 +146,10 @@ def until(page: Page, what: str, count: int) -> list[Any]:
     ("transport", "format", "options"),
     [
         ("websocket", "json", {"delta": "fossil"}),
-        ("websocket", "protobuf", {}),
-        ("http_stream", "json", {}),
+        pytest.param("websocket", "protobuf", {}, marks=pytest.mark.nightly),
+        pytest.param("http_stream", "json", {}, marks=pytest.mark.nightly),
         ("http_stream", "protobuf", {}),
-        ("sse", "json", {}),
+        pytest.param("sse", "json", {}, marks=pytest.mark.nightly),
     ],
 )
 def test_centrifuge_js_recovers_missed_publications(

@@ -18,6 +18,7 @@ from tests.realtime import crowd
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS
 from tests.support import servers
 from tests.support.buses import BROKERS, BusBroker
+from tests.support.tiers import in_gate
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 
@@ -29,7 +30,7 @@ class BusNodes(NamedTuple):
     b: servers.RunningService
 
 
-@pytest.fixture(params=BROKERS)
+@pytest.fixture(params=in_gate(BROKERS))
 def nodes(request: pytest.FixtureRequest) -> Iterator[BusNodes]:
     """Two nodes with a bus that is not their Redis."""
     with contextlib.ExitStack() as stack:

@@ -380,6 +380,7 @@ def test_markup_in_names_and_messages_is_shown_as_text(
     assert other.locator("main img, main script").count() == 0
 
 
+@pytest.mark.nightly
 def test_reconnected_tail_recovers_or_reports_missed_publications(
     page: Page, redis_server: Backend, project: str
 ) -> None:
@@ -433,6 +434,7 @@ def test_nodes_view_lists_the_workers(
     assert sorted(int(name.rpartition("_")[2]) for name in names) == sorted(service.workers())
 
 
+@pytest.mark.nightly
 def test_page_names_the_remedy_for_missing_key_admin_mode_or_charts(
     page: Page, redis_server: Backend
 ) -> None:

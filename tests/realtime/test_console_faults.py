@@ -86,6 +86,7 @@ def test_store_that_stands_still_is_an_alarm_until_it_is_back(
     expect(queue.locator("#problem")).to_be_hidden()
 
 
+@pytest.mark.nightly
 def test_queue_that_does_not_exist_or_is_deleted_says_so(
     page: Page, service: servers.RunningService, project: str, api: Request
 ) -> None:
@@ -144,6 +145,7 @@ def test_login_that_ends_asks_again_and_comes_back_to_the_view(
     assert page.url.endswith("#/queues/orders?tab=messages")
 
 
+@pytest.mark.nightly
 def test_pool_that_is_lost_is_named_and_its_queues_stay_listed(
     page: Page, hasty: servers.RunningService, project: str
 ) -> None:
@@ -176,6 +178,7 @@ def test_pool_that_is_lost_is_named_and_its_queues_stay_listed(
         assert api("DELETE", "/v2/queues/away").status_code == 204
 
 
+@pytest.mark.nightly
 def test_service_that_is_away_at_the_start_is_asked_again(
     page: Page, service: servers.RunningService, project: str
 ) -> None:

@@ -82,6 +82,7 @@ def violations(page: Page, *rules: str) -> list[Any]:
     ]
 
 
+@pytest.mark.nightly
 def test_pages_have_enough_contrast_in_the_dark(
     page: Page, service: servers.RunningService, project: str
 ) -> None:

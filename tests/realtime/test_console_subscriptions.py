@@ -145,6 +145,7 @@ def test_subscriptions_are_paged_and_errors_name_what_happened(
     expect(page.get_by_role("link", name="orders", exact=True)).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_topic_is_created_followed_read_purged_and_deleted(
     page: Page, service: servers.RunningService, project: str, api: Request
 ) -> None:

@@ -8,6 +8,8 @@ import os
 import signal
 from collections.abc import Sequence
 
+import pytest
+
 from tests.realtime import crowd
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS
 from tests.support import servers
@@ -54,6 +56,7 @@ def test_redis_restart_without_data_resubscribes_everybody() -> None:
         asyncio.run(scenario(redis, service))
 
 
+@pytest.mark.nightly
 def test_redis_restart_from_old_snapshot_resubscribes_everybody() -> None:
     async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
         async with crowd.subscriber_fleet([redis.uri], service) as fleet:
@@ -132,6 +135,7 @@ def test_publications_lost_by_pubsub_are_recovered_by_position_check() -> None:
         asyncio.run(scenario(redis, service))
 
 
+@pytest.mark.nightly
 def test_lost_shard_affects_only_its_channels() -> None:
     async def scenario(
         redis: Sequence[servers.RedisServer], service: servers.RunningService

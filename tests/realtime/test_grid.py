@@ -86,6 +86,7 @@ def stop(one: Page, key: str, other: Page, other_key: str) -> None:
         wait_until(page, "grid.me.vx === 0")
 
 
+@pytest.mark.nightly
 def test_spectator_sees_a_player_fade_and_go_and_is_told_what_only_its_role_is(
     browser: Browser, urls: list[str]
 ) -> None:
@@ -156,6 +157,7 @@ def reports(running_grid: RunningGrid) -> list[tuple[float, ...]]:
     return [tuple(map(float, match.groups())) for match in found]
 
 
+@pytest.mark.nightly
 def test_routed_messages_greet_the_player_and_reach_its_team_on_both_nodes(
     browser: Browser, urls: list[str]
 ) -> None:

@@ -108,6 +108,7 @@ def test_paused_server_is_noticed_and_left_before_another_connection_is_made(
     asyncio.run(work())
 
 
+@pytest.mark.nightly
 def test_idle_node_notices_a_paused_server(server: NatsServer) -> None:
     async def work() -> None:
         async with two_nodes([server.uri]) as (a, _b):
@@ -146,6 +147,7 @@ def test_paused_server_that_reads_nothing_does_not_hold_up_stop_or_memory(
     asyncio.run(work())
 
 
+@pytest.mark.nightly
 def test_server_that_is_not_there_at_start_is_found_later(server: NatsServer) -> None:
     async def work() -> None:
         server.signal(signal.SIGKILL)

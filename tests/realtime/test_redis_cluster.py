@@ -53,6 +53,7 @@ async def expect_once(sender: RecordingNode, receiver: RecordingNode, name: byte
     assert [each for each in receiver.received if each[1] != b"again"] == [(name, b"once")]
 
 
+@pytest.mark.nightly
 def test_channels_of_nodes_and_of_other_primaries_pass_while_one_is_down() -> None:
     async def work(cluster: RedisCluster) -> None:
         async with two_nodes([cluster.uri]) as (a, b):
@@ -71,6 +72,7 @@ def test_channels_of_nodes_and_of_other_primaries_pass_while_one_is_down() -> No
         asyncio.run(work(cluster))
 
 
+@pytest.mark.nightly
 def test_channels_of_a_primary_that_fails_over_are_subscribed_on_its_replica() -> None:
     async def work(cluster: RedisCluster) -> None:
         async with two_nodes([cluster.uri]) as (a, b):

@@ -125,6 +125,7 @@ def test_refused_request_is_a_span_with_the_error_but_no_failure(client: TracedC
     assert span.status.code == Status.STATUS_CODE_UNSET
 
 
+@pytest.mark.nightly
 def test_requests_are_answered_while_the_collector_is_away(
     redis_server: Backend, project: str
 ) -> None:

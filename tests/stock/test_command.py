@@ -179,6 +179,7 @@ def test_leftovers_of_a_killed_import_are_reported_and_repaired(
         assert client.keys("zr:{shop/big}*") == []
 
 
+@pytest.mark.nightly
 def test_interrupted_import_leaves_no_partial_queue(
     harness: ImportHarness, big: RunningCommand
 ) -> None:
@@ -198,6 +199,7 @@ def service(harness: ImportHarness) -> Iterator[servers.RunningService]:
         yield running
 
 
+@pytest.mark.nightly
 def test_queue_is_locked_until_its_import_is_complete(
     harness: ImportHarness,
     # Before the import: one that is stopped for longer than its timeout fails.
@@ -219,6 +221,7 @@ def test_queue_is_locked_until_its_import_is_complete(
     harness.check()
 
 
+@pytest.mark.nightly
 def test_later_of_two_concurrent_imports_wins(harness: ImportHarness, big: RunningCommand) -> None:
     big.process.send_signal(signal.SIGSTOP)
     rows, _ = harness.run()
@@ -372,6 +375,7 @@ def test_queue_with_a_move_lock_of_a_move_is_not_imported(
         assert client.exists("zr:{shop/one}") == (outcome == "copied")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("which", ["theirs", "ours"])
 def test_store_that_dies_during_the_import_is_reported(
     which: str, tmp_path: Path, harness: ImportHarness

@@ -20,7 +20,7 @@ import pytest
 
 #: So many failures are not a busy machine, and would take long to run again.
 MOST_FAILURES = 15
-#: where the names of unsteady tests, and the tracebacks of their failures, are written to
+#: where the names of unsteady tests, and the tracebacks of their failures, are appended
 REPORT = Path("build/unsteady.txt")
 #: the argument of the second run, before the names of its files
 _AGAIN = "--again"
@@ -52,7 +52,6 @@ class Outcomes:
 
 def run(arguments: Sequence[str]) -> int:
     """Returns the exit status: that of pytest, but 0 when only unsteady tests have failed."""
-    REPORT.unlink(missing_ok=True)
     first = Outcomes()
     status = int(pytest.main([*arguments], plugins=[first]))
     failed = first.failed
@@ -67,7 +66,8 @@ def run(arguments: Sequence[str]) -> int:
     if unsteady:
         report = _report(unsteady)
         REPORT.parent.mkdir(exist_ok=True)
-        REPORT.write_text(report + "\n", encoding="utf-8")
+        with REPORT.open("a", encoding="utf-8") as file:
+            file.write(report + "\n")
         print(f"\n{report}", flush=True)
     return again if len(unsteady) == len(failed) else again or status
 

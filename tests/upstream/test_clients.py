@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +12,7 @@ from zaqarclient.transport import errors
 
 from tests.support.backends import NewStore
 from tests.upstream import stock
-from tests.upstream.test_upstream import PREVIOUS
+from tests.upstream.test_upstream import RELEASES
 from zaqar_redis.keyspace import uris
 
 
@@ -22,7 +21,7 @@ def client(url: str, project: str = "p") -> Any:
     return zaqarclient.Client(url, 2, conf={"auth_opts": auth})
 
 
-@pytest.fixture(scope="module", params=[sys.executable, str(PREVIOUS)], ids=["current", "previous"])
+@pytest.fixture(scope="module", params=RELEASES)
 def url(request: pytest.FixtureRequest, new_store: NewStore) -> Iterator[str]:
     with (
         new_store() as store,

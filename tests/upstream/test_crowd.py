@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.backends import NewStore
+from tests.support.tiers import in_gate
 from tests.upstream import crowd, stock
 
 _ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("how", ["threads", "gevent", "eventlet", "fork"])
+@pytest.mark.parametrize("how", in_gate(["fork", "threads", "gevent", "eventlet"]))
 def test_each_message_is_claimed_once(how: str, tmp_path: Path, new_store: NewStore) -> None:
     with new_store() as store:
         config = tmp_path / "zaqar.conf"

@@ -183,6 +183,7 @@ def test_dead_letters_are_grouped_by_origin(
     assert "q → dead" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.nightly
 def test_archive_gives_the_tables_of_live_queues(
     spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
@@ -250,6 +251,7 @@ def test_report_hides_passwords_and_escapes_names(
     assert "&lt;b&gt;&amp;" in text
 
 
+@pytest.mark.nightly
 def test_too_many_windows_are_widened(
     spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
@@ -330,6 +332,7 @@ def test_invalid_analytics_arguments_are_reported(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.nightly
 def test_analytics_command_uses_a_profile_and_prints_json(
     store: SparkTestStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

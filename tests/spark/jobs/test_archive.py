@@ -222,6 +222,7 @@ def test_lease_is_taken_over_from_a_dead_holder_only(spark: SparkSession, tmp_pa
             held()
 
 
+@pytest.mark.nightly
 def test_holder_never_mistakes_its_own_renewal_for_a_takeover(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -230,6 +231,7 @@ def test_holder_never_mistakes_its_own_renewal_for_a_takeover(
             held()
 
 
+@pytest.mark.nightly
 def test_archive_in_another_hadoop_file_system_is_complete(
     spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:

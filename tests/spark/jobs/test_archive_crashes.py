@@ -17,6 +17,7 @@ from tests.spark.jobs import commands
 from tests.spark.jobs.archives import PipelineProcess, archive, archived, duplicates, files, ranks
 from tests.support import servers
 from tests.support.spark_reads import SparkTestStore
+from tests.support.tiers import in_gate
 from zaqar_redis.spark.jobs import archive as job
 from zaqar_redis.spark.jobs import running
 from zaqar_redis.spark.jobs.archiving import compaction, reading, tables, transaction_log
@@ -79,7 +80,7 @@ def _cut_off(record: Path) -> None:
     (record.parent / f".{record.name}.crc").unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("format", tables.FORMATS)
+@pytest.mark.parametrize("format", in_gate(tables.FORMATS))
 @pytest.mark.timeout(240)
 def test_run_killed_before_any_step_is_completed_by_the_next(
     spark: SparkSession,
@@ -190,6 +191,7 @@ def test_interrupted_run_reports_remaining_ranks(
     assert ranks(tmp_path) == list(range(1, 31))
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_follow_archives_new_messages_until_sigterm(
     spark: SparkSession, store: SparkTestStore, tmp_path: Path

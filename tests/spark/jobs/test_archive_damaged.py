@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.jobs.archives import archive, archived, files
 from tests.support.spark_reads import SparkTestStore
+from tests.support.tiers import in_gate
 from zaqar_redis.spark.jobs import analytics, audit, replay, running
 from zaqar_redis.spark.jobs.archiving import (
     compaction,
@@ -101,7 +102,7 @@ def _error_line(
     return line
 
 
-@pytest.mark.parametrize("format", tables.FORMATS)
+@pytest.mark.parametrize("format", in_gate(tables.FORMATS))
 def test_missing_file_is_named_and_nothing_is_written(
     make_lake: Callable[[str], Lake], capsys: pytest.CaptureFixture[str], format: str
 ) -> None:
@@ -166,6 +167,7 @@ def test_flipped_bit_is_detected_despite_ignore_corrupt_files(lake: Lake) -> Non
         lake.spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
 
 
+@pytest.mark.nightly
 def test_damaged_file_is_reported_by_audit_and_analytics(
     lake: Lake, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -185,6 +187,7 @@ def test_damaged_file_is_reported_by_audit_and_analytics(
     assert found.details["queues"]["q"]["missing"] == 30
 
 
+@pytest.mark.nightly
 def test_compacted_file_replaces_the_old_ones_in_checks(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +203,7 @@ def test_compacted_file_replaces_the_old_ones_in_checks(
         lake.replay(queues=["q"])
 
 
+@pytest.mark.nightly
 def test_damaged_files_are_not_compacted(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     intact = lake.new.read_bytes()
     _flip_bit(lake.new)
@@ -215,6 +219,7 @@ def test_damaged_files_are_not_compacted(lake: Lake, monkeypatch: pytest.MonkeyP
     assert not any((lake.folder / "_zaqar/staged").iterdir())
 
 
+@pytest.mark.nightly
 def test_reader_is_consistent_during_compaction_and_growth(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +239,7 @@ def test_reader_is_consistent_during_compaction_and_growth(
     assert messages.count() == 61
 
 
+@pytest.mark.nightly
 def test_transaction_log_lists_files_of_all_batches(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -168,6 +168,7 @@ def test_invalid_audit_arguments_are_named(
         job.audit(spark, str(tmp_path / "a"), {"uri": store.uri, "project": "other"})
 
 
+@pytest.mark.nightly
 def test_audit_exit_code_reports_findings(
     spark: SparkSession, store: SparkTestStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 _EXAMPLE = Path(__file__).parents[3] / "examples" / "million.py"
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(240)
 def test_example_runs_end_to_end(tmp_path: Path) -> None:
     done = subprocess.run(

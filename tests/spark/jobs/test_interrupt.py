@@ -24,6 +24,7 @@ _PROGRESS = re.compile(rf"(?:replaying|redriving): .* [1-9]\d*/{_MESSAGES} \[.* 
 _TRACE = re.compile(r"^Traceback|^\s+at [\w.]+|Exception|Error|\bERROR\b", re.MULTILINE)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_interrupted_jobs_show_progress_and_no_traceback(
     spark: SparkSession, store: SparkTestStore, tmp_path: Path

@@ -292,6 +292,7 @@ def test_sealed_move_can_only_be_finished_at_its_target_store(
     assert pooled.content("q", source) == {}
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("target_kind", ["pool", "store"])
 def test_next_migration_completes_a_killed_one(

@@ -196,6 +196,7 @@ def test_claimed_dead_letters_are_left(spark: SparkSession, store: SparkTestStor
     assert dead_letter_bodies(store) == ["a"]
 
 
+@pytest.mark.nightly
 def test_many_dead_letters_are_redriven_in_several_rounds(
     spark: SparkSession, store: SparkTestStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,6 +256,7 @@ def test_missing_dead_letter_queue_is_reported(spark: SparkSession, store: Spark
         run_redrive(spark, store)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_next_redrive_completes_a_killed_one(
     spark: SparkSession, store: SparkTestStore, capsys: pytest.CaptureFixture[str]

@@ -235,6 +235,7 @@ def test_folder_without_archive_is_reported(
         replay.replay(spark, str(tmp_path), archived.where)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_next_replay_completes_a_killed_one(
     archived: Archived, target: str, capsys: pytest.CaptureFixture[str]
