@@ -9,6 +9,7 @@ processors busy.  Linux only.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import ctypes
 import os
@@ -63,8 +64,11 @@ def run(seed: int, command: list[str], between: tuple[float, float] = _BETWEEN) 
     signal.signal(signal.SIGINT, _let_the_command_end)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     chance = random.Random(seed)
-    loop = [sys.executable, "-c", "while True: pass"]
-    busy = [subprocess.Popen(loop) for _ in range(_BUSY_LOOPS)]
+    loop = f"import os\nwhile os.getppid() == {os.getpid()}: pass"
+    busy = [
+        subprocess.Popen([sys.executable, "-c", loop], start_new_session=True)
+        for _ in range(_BUSY_LOOPS)
+    ]
     running = os.posix_spawnp(command[0], command, os.environ)
     count, total, status = 0, 0.0, None
     try:
@@ -103,4 +107,8 @@ def _status_after(seconds: float, command: int) -> int | None:
 
 
 if __name__ == "__main__":
-    sys.exit(run(int(sys.argv[1]), sys.argv[2:]))
+    parser = argparse.ArgumentParser(prog="python -m tests.support.stalls")
+    parser.add_argument("seed", type=int, help="decides when the command stops, and for how long")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="it and its arguments")
+    given = parser.parse_args()
+    sys.exit(run(given.seed, given.command))
