@@ -605,6 +605,7 @@ def test_pool_of_a_queue_is_shown(operator: OperatorClient) -> None:
         assert operator.get(f"/queues/{queue}/pool").json() == document
 
 
+@pytest.mark.nightly
 def test_queues_are_spread_by_weight(operator: OperatorClient) -> None:
     names = [f"q{number:02}" for number in range(12)]
     for name in names:

@@ -186,6 +186,7 @@ def test_storage_target_without_configuration_is_refused(words: tuple[str, ...])
     )
 
 
+@pytest.mark.nightly
 def test_unreachable_store_is_reported_once() -> None:
     message = CommandLine(["--storage", "redis://127.0.0.1:1"]).refused("channel", "list")
     assert message == (

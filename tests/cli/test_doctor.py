@@ -97,6 +97,7 @@ def test_a_store_that_persists_nothing_is_critical(good: servers.RedisServer) ->
     assert "lost when it stops" in found[0]["what"]
 
 
+@pytest.mark.nightly
 def test_an_unreachable_store_and_pool_are_critical(good: servers.RedisServer) -> None:
     code, found = _diagnosed("--storage", "unix:///nowhere.sock")
     assert code == 4

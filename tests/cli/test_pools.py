@@ -107,6 +107,7 @@ def test_drained_pool_has_no_queues(stores: list[str], project: str) -> None:
         assert [message["body"] for message in found] == list(range(5))
 
 
+@pytest.mark.nightly
 def test_rebalanced_queues_are_spread_and_located(shell: CommandLine, stores: list[str]) -> None:
     for number in range(8):
         shell.done("message", "post", f"q{number}", str(number))

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support import servers
 from tests.support.command_line import CommandLine
 
@@ -57,6 +59,7 @@ def test_sweep_deletes_expired_messages(
     assert store_shell.shown("queue", "stats", "orders")["total"] == 0
 
 
+@pytest.mark.nightly
 def test_unreachable_pool_is_reported_after_the_others(
     store_shell: CommandLine, server: servers.RedisServer
 ) -> None:

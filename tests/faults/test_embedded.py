@@ -173,6 +173,7 @@ def test_killed_server_is_restarted_and_loses_nothing(folder: Path, project: str
         assert service.workers() == before
 
 
+@pytest.mark.nightly
 def test_data_survive_a_kill_of_service_and_server(folder: Path, project: str) -> None:
     with serve(folder, workers=2) as service:
         post(service, project, "one", "two")

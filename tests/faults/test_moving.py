@@ -115,6 +115,7 @@ def _wait_for_moves(log: Path, count: int, failed: bool = False) -> None:
     servers.wait_for(lambda: _lines(log, failed) >= wanted, f"{count} moves")
 
 
+@pytest.mark.nightly
 def test_queue_moves_back_and_forth_under_load(
     cluster: PooledCluster, project: str, tmp_path: Path
 ) -> None:

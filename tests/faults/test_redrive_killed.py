@@ -16,7 +16,6 @@ import redis
 
 from tests.support import servers
 from tests.support.stores import ContractStore, findings, names, opened
-from tests.support.tiers import in_gate
 from zaqar_redis.keyspace import keys
 from zaqar_redis.records import IdempotencyKey, NewMessage
 
@@ -59,9 +58,10 @@ def _has(client: redis.Redis, queue: str, messages: int) -> bool:
     return _count(client, queue) >= messages
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "words",
-    in_gate([("queue", "redrive", "dead"), ("message", "move", "dead", "q")]),
+    [("queue", "redrive", "dead"), ("message", "move", "dead", "q")],
     ids=" ".join,
 )
 def test_a_killed_move_loses_and_doubles_nothing(words: tuple[str, ...]) -> None:

@@ -19,6 +19,7 @@ import pytest
 from tests.keystone.conftest import TokenClient, options_of_service
 from tests.support import servers
 from tests.support.keystone import RunningKeystone
+from tests.support.tiers import in_gate
 from zaqar_redis import auth, errors
 from zaqar_redis import conf as configuration
 from zaqar_redis.auth.keystone import KeystoneStrategy
@@ -61,7 +62,7 @@ def _warm(client: TokenClient, token: str) -> None:
     servers.wait_for(lambda: client.listed(token).status_code == 200, "Keystone to know a token")
 
 
-@pytest.fixture(params=["hanging", "stopped"])
+@pytest.fixture(params=in_gate(["stopped", "hanging"]))
 def without_keystone(
     keystone: RunningKeystone, request: pytest.FixtureRequest
 ) -> Iterator[Callable[[], None]]:
@@ -136,6 +137,7 @@ def test_a_cold_token_stalls_nobody(
     assert statuses == [503]
 
 
+@pytest.mark.nightly
 def test_a_revoked_token_is_refused_once_it_is_asked_for_again(
     http: httpx.Client, keystone: RunningKeystone, uncached: servers.RunningService
 ) -> None:

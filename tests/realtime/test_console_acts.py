@@ -125,6 +125,7 @@ def test_queue_is_created_configured_purged_and_deleted(
     assert queues(api) == []
 
 
+@pytest.mark.nightly
 def test_pools_are_created_weighed_rebalanced_drained_and_removed(page: Page, project: str) -> None:
     with (
         servers.redis_server() as home,

@@ -18,6 +18,7 @@ from zaqar_redis.realtime.buses.sharded import shard
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 
 
+@pytest.mark.nightly
 def test_redis_restart_with_data_loses_nothing() -> None:
     async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
         async with crowd.subscriber_fleet([redis.uri], service) as fleet:

@@ -146,6 +146,7 @@ def _pings(redis: servers.RedisServer) -> int:
         return int(client.info("commandstats").get("cmdstat_ping", {"calls": 0})["calls"])
 
 
+@pytest.mark.nightly
 def test_unresponsive_pubsub_connection_is_replaced(
     redis: servers.RedisServer,
     backend: EngineHarness,

@@ -108,6 +108,7 @@ def test_nodes_come_back_when_a_killed_broker_is_back_and_get_each_message_once(
     run(scenario())
 
 
+@pytest.mark.nightly
 def test_broker_that_is_stopped_and_goes_on_gets_its_nodes_back(broker: ZeroMqBroker) -> None:
     async def scenario() -> None:
         async with node(broker, "a") as a, node(broker, "b") as b:

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.spark_reads import SparkTestStore, columns, values
+from tests.support.tiers import in_gate
 from zaqar_redis.spark.columns import schema_of
 
 
@@ -114,7 +115,7 @@ def test_data_frame_is_written_once_per_write_id(
     assert store.last_rank() == 3000
 
 
-@pytest.mark.parametrize("delivery", ["ledger", "staged"])
+@pytest.mark.parametrize("delivery", in_gate(["ledger", "staged"]))
 def test_stream_copies_each_message_once(
     spark: SparkSession, store: SparkTestStore, tmp_path: Path, delivery: str
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support import servers
 from tests.support.spark_reads import SimulatedQuery, SparkTestStore, values
+from tests.support.tiers import in_gate
 from zaqar_redis.spark.reading import idle_poll
 
 #: Seconds to observe an idle stream: longer than its own poll interval.
@@ -40,7 +41,7 @@ def _calls(store: SparkTestStore) -> int:
     return sum(int(line.partition("calls=")[2].partition(",")[0]) for line in stats)
 
 
-@pytest.mark.parametrize("consume", ["browse", "claim"])
+@pytest.mark.parametrize("consume", in_gate(["browse", "claim"]))
 def test_idle_stream_sends_few_commands(own_store: SparkTestStore, consume: str) -> None:
     own_store.post(1)
     claiming = {"consume": "claim", "group": "g"}

@@ -273,6 +273,7 @@ def test_widened_window_respects_the_minimum_and_the_limit(wanted: int, span: fl
         assert length == wanted
 
 
+@pytest.mark.nightly
 def test_second_run_replaces_only_its_own_report(
     spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:

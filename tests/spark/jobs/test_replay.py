@@ -183,6 +183,7 @@ def test_preserve_restores_the_original_queue(archived: Archived, target: str) -
     assert store.last_rank(target) == 3
 
 
+@pytest.mark.nightly
 def test_expired_messages_are_not_restored(archived: Archived, target: str) -> None:
     store = archived.store
     store.post("old", queue=target, ttl=10)  # a busy machine archives it before it expires
