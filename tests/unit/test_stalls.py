@@ -7,6 +7,7 @@ import contextlib
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import psutil
@@ -71,3 +72,32 @@ def test_command_stands_still_and_its_status_is_returned() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (3, "")
     assert re.match(r"Seed 1: \d+ stalls, \d+ s in all\.\n", done.stdout)
+
+
+#: It tells the time of its clock for each line that it reads.
+_CLOCKED = """
+import sys
+from tests.support.clock import running_clock
+with running_clock() as clock:
+    for _ in sys.stdin: print(clock(), flush=True)
+"""
+
+
+def test_running_clock_stands_still_with_its_process() -> None:
+    command = [sys.executable, "-c", _CLOCKED]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
+
+        def ask() -> float:
+            assert started.stdin is not None
+            assert started.stdout is not None
+            started.stdin.write(b"\n")
+            started.stdin.flush()
+            return float(started.stdout.readline())
+
+        asked = time.monotonic()
+        before = ask()
+        with stalls.stalled(psutil.Process()):
+            time.sleep(2)
+        ran = ask() - before
+        elapsed = time.monotonic() - asked
+    assert elapsed - ran > 1.5

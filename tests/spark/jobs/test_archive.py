@@ -19,6 +19,7 @@ from pyspark.sql import Row, SparkSession
 
 from tests.spark.jobs.archives import archive, archived, duplicates, files, ranks
 from tests.support.spark_reads import SparkTestStore
+from tests.support.tiers import in_gate
 from zaqar_redis import errors
 from zaqar_redis.records import Attributes
 from zaqar_redis.spark import columns
@@ -248,7 +249,7 @@ def test_archive_in_another_hadoop_file_system_is_complete(
     assert not (tmp_path / "a/_zaqar/lock").exists()
 
 
-@pytest.mark.parametrize("format", tables.FORMATS)
+@pytest.mark.parametrize("format", in_gate(tables.FORMATS))
 def test_archive_of_a_version_without_attributes_is_continued(
     spark: SparkSession,
     store: SparkTestStore,

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.jobs.archives import archive, files
 from tests.support.spark_reads import SparkTestStore
+from tests.support.tiers import in_gate
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs import audit as job
 from zaqar_redis.spark.jobs import running
@@ -57,7 +58,7 @@ def _rewritten(file: Path, table: pa.Table) -> None:
     pq.write_table(table, file)
 
 
-@pytest.mark.parametrize("format", tables.FORMATS)
+@pytest.mark.parametrize("format", in_gate(tables.FORMATS))
 def test_audit_accepts_later_posts_and_deletions(
     spark: SparkSession, store: SparkTestStore, tmp_path: Path, format: str
 ) -> None:
