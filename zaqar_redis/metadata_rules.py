@@ -32,14 +32,15 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
     """Raises BadRequest for reserved attributes that the API does not allow.
 
     Checked after creation and after every patch.  Stricter than stock, which accepts any
-    value of ``_dead_letter_queue`` and fails at the first claim.
+    value of ``_dead_letter_queue`` and fails at the first claim, and negative values of
+    ``_max_claim_count``, with which every message is a dead letter at its first claim.
     """
     ranges = {
         "_max_messages_post_size": (1, limits.max_messages_post_size),
         "_default_message_ttl": (rules.TTL_MIN, limits.max_message_ttl),
         "_default_message_delay": (0, limits.max_message_delay),
         "_dead_letter_queue_messages_ttl": (rules.TTL_MIN, limits.max_message_ttl),
-        "_max_claim_count": (-rules.INTEGER_MAX, rules.INTEGER_MAX),
+        "_max_claim_count": (0, rules.INTEGER_MAX),
         "_idempotency_window": (1, limits.max_idempotency_window),
     }
     for name, (least, most) in ranges.items():

@@ -247,7 +247,15 @@ def test_pop_needs_no_claim(strict: ZaqarTestClient) -> None:
     assert len(strict.pop("q", 1).json()["messages"]) == 1
 
 
-def test_claim_ids_of_a_bulk_delete_are_ignored_by_default(api: ZaqarTestClient) -> None:
-    ids = api.send("q", 1)
-    assert api.delete_many("q", *ids, claim_ids="x").status_code == 204
-    assert api.bodies("q") == []
+def test_claims_that_a_bulk_delete_names_are_checked(api: ZaqarTestClient) -> None:
+    ids = api.send("q", 1, 2)
+    old, _ = api.hold("q")
+    api.release("q", old)
+    claim, _ = api.hold("q")
+    refused(api.delete_many("q", *ids, claim_ids="x"), 400, "expired")
+    refused(api.delete_many("q", *ids, claim_ids=old), 400, "expired")
+    refused(api.delete_many("q", pop=1, claim_ids=claim), 400, "claim_ids")
+    refused(api.delete_many("q", claim_ids=claim), 400, "ids")
+    assert api.counts("q") == (0, 2, 2)
+    assert api.delete_many("q", *ids, claim_ids=f"{old},{claim}").status_code == 204
+    assert api.counts("q") == (0, 0, 0)

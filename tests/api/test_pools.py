@@ -315,6 +315,10 @@ def test_queues_of_a_flavor_are_created_in_its_pools(operator: OperatorClient) -
     assert operator.queues_in(operator.stores[0]) == {f"plain{number}" for number in range(10)}
     refused(operator.create("q", _flavor="none"), 400, "none")
     refused(operator.create("q", _flavor=7), 400, "_flavor")
+    operator.create("deleted", _flavor="fast")
+    assert operator.request("DELETE", "/queues/deleted").status_code == 204
+    refused(operator.create("deleted", _flavor="none"), 400, "none")
+    assert operator.create("fast0", _flavor="none").status_code == 204
     change = {"op": "add", "path": "/metadata/_flavor", "value": "none"}
     refused(operator.patch("plain1", change), 400, "none")
 

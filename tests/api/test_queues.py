@@ -94,6 +94,8 @@ RESERVED_AND_WRONG: list[tuple[str, Any]] = [
     ("_max_claim_count", "2"),
     ("_max_claim_count", 2.5),
     ("_max_claim_count", True),
+    ("_max_claim_count", -1),
+    ("_max_claim_count", 2**63),
     ("_dead_letter_queue", 7),
     ("_dead_letter_queue", ["dlq"]),
     ("_dead_letter_queue", "not a name"),
@@ -129,8 +131,8 @@ def test_empty_dead_letter_queue_name_means_none(api: ZaqarTestClient) -> None:
     assert api.bodies("q") == [1]
 
 
-@pytest.mark.parametrize("count", [0, -1, 1, 2**63 - 1])
-def test_claim_counts_may_be_any_integer(api: ZaqarTestClient, count: int) -> None:
+@pytest.mark.parametrize("count", [0, 1, 2**63 - 1])
+def test_claim_counts_may_be_any_natural_number(api: ZaqarTestClient, count: int) -> None:
     assert api.create("q", _max_claim_count=count).status_code == 201
     assert api.get("/queues/q").json()["_max_claim_count"] == (count or None)
 

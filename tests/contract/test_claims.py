@@ -390,9 +390,16 @@ def test_max_claim_count_without_dead_letter_queue_has_no_effect(store: Contract
     assert names(store.claim().messages) == ["a"]
 
 
-@pytest.mark.parametrize("most", [-1, 1])
-def test_a_queue_is_not_its_own_dead_letter_queue(store: ContractStore, most: int) -> None:
-    store.create(_max_claim_count=most, _dead_letter_queue="q")
+@pytest.mark.parametrize("most", [-1, 0])
+def test_max_claim_count_below_one_has_no_effect(store: ContractStore, most: int) -> None:
+    store.create(_max_claim_count=most, _dead_letter_queue="dead")
+    store.post("a")
+    _claim_and_expire(store, 5)
+    assert names(store.claim().messages) == ["a"]
+
+
+def test_a_queue_is_not_its_own_dead_letter_queue(store: ContractStore) -> None:
+    store.create(_max_claim_count=1, _dead_letter_queue="q")
     store.post_many(120)
     assert names(store.claim(limit=1).messages) == ["0"]
     store.clock.tick(60)

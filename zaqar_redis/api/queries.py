@@ -108,19 +108,25 @@ class MessageDeleteQuery(MessageQuery, frozen=True, kw_only=True):
     pop: Annotated[int | None, about("Take at most this many, oldest first.", **_CLAIMED)] = None
     claim_ids: Annotated[
         list[str] | None,
-        about("The claims that hold them: needed with `message_delete_with_claim_id`.", **_IDS),
+        about(
+            "The claims that hold the messages of `ids`: if given, each must be held by one of "
+            "them, or none is deleted. Needed with `message_delete_with_claim_id`.",
+            **_IDS,
+        ),
     ] = None
 
     def chosen(self, limits: rules.Limits) -> tuple[list[str] | None, int | None, list[str] | None]:
-        """Returns ids, pop and the claims to check.  Raises BadRequest."""
-        claims = None
-        if limits.message_delete_with_claim_id:
-            claims = self.claim_ids
-            if (self.ids is None) != (claims is None):
-                raise errors.BadRequest(why='"ids" and "claim_ids" must be given together.')
+        """Returns ids, pop and the claims to check.  Raises BadRequest.
+
+        Stock reads the claims only with its option ``message_delete_with_claim_id``.
+        """
+        if self.ids is None and self.claim_ids is not None:
+            raise errors.BadRequest(why='"claim_ids" needs "ids": the messages that they hold.')
         if (self.ids is None) == (self.pop is None):
             raise errors.BadRequest(why='Either "ids" or "pop" must be given, and not both.')
-        return self.ids, self.pop, claims
+        if limits.message_delete_with_claim_id and self.ids is not None and self.claim_ids is None:
+            raise errors.BadRequest(why='"ids" and "claim_ids" must be given together.')
+        return self.ids, self.pop, self.claim_ids
 
 
 class HolderQuery(Struct, frozen=True, kw_only=True):

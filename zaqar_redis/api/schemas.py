@@ -128,8 +128,8 @@ _RESERVED = {
     ),
     "_max_claim_count": _attribute(
         "integer",
-        "How often a message may be claimed, with a dead-letter queue.",
-        minimum=-rules.INTEGER_MAX,
+        "How often a message may be claimed, with a dead-letter queue; 0: any number of times.",
+        minimum=0,
         maximum=rules.INTEGER_MAX,
     ),
     "_enable_encrypt_messages": _attribute(

@@ -41,14 +41,27 @@ class RoutedQueues(ComposedVerbs):
     def __init__(self, router: Router[Any, Any]) -> None:
         self._router = router
 
-    def create(self, project: str, queue: str, metadata: dict[str, Any]) -> Verb[bool]:
-        return self._router.route(
+    @verb
+    def create(self, project: str, queue: str, metadata: dict[str, Any]) -> Steps[bool]:
+        flavor = metadata.get(_FLAVOR) or ""
+        # The catalogue may still name the pool of a queue of this name that was deleted.
+        if not (yield from self._is_flavor(flavor)) and (yield self.get(project, queue)) is None:
+            raise errors.NoSuchFlavor(name=flavor)
+        created: bool = yield self._router.route(
             project,
             queue,
             lambda driver: driver.queues.create(project, queue, metadata),
             make=True,
-            flavor=metadata.get(_FLAVOR) or "",
+            flavor=flavor,
         )
+        return created
+
+    def _is_flavor(self, flavor: Any) -> Steps[bool]:
+        """Returns whether a queue may have it: none, or one that pools have."""
+        if not flavor:
+            return True
+        pools = (yield self._router.stores.pools()).values()
+        return any(pool.flavor == flavor for pool in pools)
 
     def get(self, project: str, queue: str) -> Verb[Queue | None]:
         return self._router.route(project, queue, lambda driver: driver.queues.get(project, queue))
@@ -56,10 +69,8 @@ class RoutedQueues(ComposedVerbs):
     @verb
     def update(self, project: str, queue: Queue, metadata: dict[str, Any]) -> Steps[bool]:
         flavor = metadata.get(_FLAVOR)
-        if flavor and flavor != queue.metadata.get(_FLAVOR):
-            pools = (yield self._router.stores.pools()).values()
-            if not any(pool.flavor == flavor for pool in pools):
-                raise errors.NoSuchFlavor(name=flavor)
+        if flavor != queue.metadata.get(_FLAVOR) and not (yield from self._is_flavor(flavor)):
+            raise errors.NoSuchFlavor(name=flavor)
         updated: bool = yield self._router.route(
             project, queue.name, lambda driver: driver.queues.update(project, queue, metadata)
         )

@@ -218,7 +218,10 @@ def _queue(name: str, metadata: bytes, created: bytes) -> Queue:
 
 
 def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
-    """Returns the fields that scripts read, from reserved attributes that are not falsy."""
+    """Returns the fields that scripts read, from reserved attributes that are not falsy.
+
+    Stock, whose metadata is taken over by its plugin and by imports, allows negative ones.
+    """
     fields: list[str | int] = []
     for name, attribute in (
         ("ttl", "_default_message_ttl"),
@@ -232,7 +235,7 @@ def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
         value = metadata.get(attribute)
         if name == "history" and not is_topic(queue):
             continue
-        if isinstance(value, int) and value:
+        if isinstance(value, int) and value > 0:
             fields += (name, int(value))
     dead_queue = metadata.get("_dead_letter_queue")
     # Not the queue itself: a message could go round in it for ever.
