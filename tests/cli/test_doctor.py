@@ -127,6 +127,7 @@ def test_insecure_configurations_are_found(good: servers.RedisServer, tmp_path: 
         f"[storage]\nuri = {good.uri}\n[auth]\ninsecure = yes\n"
         "[drivers:transport:wsgi]\nbind = 0.0.0.0\n"
         "[channels]\ninsecure = yes\napi_insecure = yes\napi_key = secret\nallowed_origins = *\n"
+        "token_any_project = yes\n"
     )
     file.chmod(0o644)
     code, found = _diagnosed("--config-file", str(file))
@@ -135,6 +136,7 @@ def test_insecure_configurations_are_found(good: servers.RedisServer, tmp_path: 
     assert texts["[auth] insecure"] == "critical"
     assert texts["[channels] insecure"] == texts["[channels] api_insecure"] == "critical"
     assert texts["[channels] allowed_origins"] == "warning"
+    assert texts["[channels] token_any_project"] == "warning"
     assert texts["Everybody on this machine can read its secrets."] == "warning"
     file.chmod(0o600)
     assert not any("secrets" in each["what"] for each in _diagnosed("--config-file", str(file))[1])

@@ -105,7 +105,9 @@ class NodeHarness:
     def build(
         self, settings: SessionSettings, options: ChannelOptions, **named: ChannelOptions
     ) -> None:
-        verifier = tokens.TokenVerifier(tokens.TokenSettings(hmac_secret_key=SECRET))
+        verifier = tokens.TokenVerifier(
+            tokens.TokenSettings(hmac_secret_key=SECRET, any_project=True)
+        )
         namespaces = Namespaces(options, named)
         self.node = Node(MemoryEngine(clock.process), settings, namespaces, verifier)
         self.scope = ProjectContext(self.node, "default")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Authentication with access keys: as a token, as user and password, and by signing requests.
+"""Authentication with access keys: as a token, as user and password, and by signing.
 
 ``Authorization: Bearer <id>.<secret>``, ``Authorization: Basic`` with the id as user and the
-secret as password, and RFC 9421 with the secret as key of HMAC with SHA-256.
+secret as password, RFC 9421 with the secret as key of HMAC with SHA-256, and tokens of channels
+(`tokens`) that are signed with it.
 """
 
 from __future__ import annotations
@@ -16,15 +17,20 @@ import logging
 import math
 import re
 import time
-from collections.abc import Awaitable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 
 from zaqar_redis import clock, errors
 from zaqar_redis.auth import access_keys, request_signatures
 from zaqar_redis.auth.access_keys import AccessKey, AccessKeySettings, AccessKeyStore, SecretSeal
 from zaqar_redis.auth.attempts import AttemptLimiter
 from zaqar_redis.auth.identity import Identity, Right, with_implied
-from zaqar_redis.auth.request_signatures import InvalidRequestSignature
-from zaqar_redis.auth.strategy import AuthRequest, CachingStrategy, Headers, StrategyContext
+from zaqar_redis.auth.strategy import (
+    AuthRequest,
+    CachingStrategy,
+    Headers,
+    InvalidSignature,
+    StrategyContext,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -62,7 +68,11 @@ class KeyStrategy(CachingStrategy):
                 raise errors.Unauthenticated(why=why, challenge=self.challenge)
             return found
         key_id = request_signatures.signing_key_id(request)
-        return None if key_id is None else self._verify_signed(key_id, request)
+        if key_id is None:
+            return None
+        return self.verify(
+            key_id, lambda secret: request_signatures.verify(request, key_id, secret)
+        )
 
     def credential(self, headers: Headers) -> Hashable | None:
         found = headers.get(b"authorization")
@@ -83,12 +93,17 @@ class KeyStrategy(CachingStrategy):
             seconds = min(seconds, (key.expires - clock.process()) / 1000)
         return identity, seconds
 
-    async def _verify_signed(self, key_id: str, request: AuthRequest) -> Identity:
+    async def verify(self, key_id: str, check: Callable[[str], Awaitable[None]]) -> Identity:
+        """Returns whose key it is that has signed what *check* checks.
+
+        *check* gets the key's secret; it raises InvalidSignature, and what else goes on to the
+        caller.  Raises Unauthenticated, TooManyAttempts, StoreUnavailable.
+        """
         self._check_attempts(key_id)
         key, secret = await self._read(key_id)
         try:
-            await request_signatures.verify(request, key_id, secret)
-        except InvalidRequestSignature as error:
+            await check(secret)
+        except InvalidSignature as error:
             why = f": {error}" if str(error) else ""
             raise self._failed(key_id, f"The signature is not valid{why}.") from None
         if key is None:  # nobody knows the secret then

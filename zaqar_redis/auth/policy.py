@@ -77,7 +77,7 @@ _WRITING = {
     "claims": ("create", "update", "delete"),
     "subscription": ("create", "update", "delete", "confirm", "replay", "test"),
     "topics": ("create", "update", "delete", "purge", "share"),
-    "channels": ("publish", "broadcast", "send", "history_remove", "rpc"),
+    "channels": ("publish", "broadcast", "send", "history_remove", "rpc", "token"),
 }
 _ADMINISTRATION = {
     "pools": ("get_all", "get", "create", "update", "delete", "locate", "rebalance"),

@@ -15,7 +15,7 @@ from http_message_signatures import (
 from http_message_signatures.algorithms import HMAC_SHA256
 
 from zaqar_redis.auth.access_keys import ID_PATTERN
-from zaqar_redis.auth.strategy import PROJECT_HEADERS, AuthRequest
+from zaqar_redis.auth.strategy import PROJECT_HEADERS, AuthRequest, InvalidSignature
 
 _KEY_ID = re.compile(rb';keyid="(%b)"' % ID_PATTERN.encode())
 #: What a signature must cover, beside the digest of a body and the project.
@@ -24,10 +24,6 @@ _REQUIRED = ("@method", "@path", "@query")
 #: is valid for five minutes.
 _CLOCK_SKEW = timedelta(minutes=1)
 _AGE_MAX = timedelta(minutes=4)
-
-
-class InvalidRequestSignature(Exception):
-    """The signature cannot be accepted; the text says why, unless it is just wrong."""
 
 
 class _Message(NamedTuple):
@@ -52,7 +48,7 @@ def signing_key_id(request: AuthRequest) -> str | None:
 async def verify(request: AuthRequest, key_id: str, secret: str) -> None:
     """Checks that the request, with its body, was signed with the key.
 
-    Raises InvalidRequestSignature, and what `AuthRequest.read_body` raises: the body is read only
+    Raises InvalidSignature, and what `AuthRequest.read_body` raises: the body is read only
     when the rest is right.
     """
     resolver = MappingKeyResolver(public_keys={key_id: secret.encode()}, private_keys={})
@@ -66,7 +62,7 @@ async def verify(request: AuthRequest, key_id: str, secret: str) -> None:
         )
         verifier.verify_body(message, results, await request.read_body())
     except HTTPMessageSignaturesException as error:
-        raise InvalidRequestSignature(str(error)) from error
+        raise InvalidSignature(str(error)) from error
 
 
 def _message(request: AuthRequest) -> _Message:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import abc
 import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from zaqar_redis import errors
 from zaqar_redis.auth.access_keys import AccessKeyStore
@@ -68,6 +68,22 @@ class AuthStrategy(Protocol):
     async def start(self) -> None: ...
 
     async def close(self) -> None: ...
+
+
+class InvalidSignature(Exception):
+    """A signature cannot be accepted; the text says why, unless it is just wrong."""
+
+
+@runtime_checkable
+class KeyVerifier(Protocol):
+    """A strategy that knows the secrets of access keys."""
+
+    async def verify(self, key_id: str, check: Callable[[str], Awaitable[None]]) -> Identity:
+        """Returns whose key it is that has signed what *check* checks, with the key's secret.
+
+        Raises what *check* does, but for InvalidSignature; Unauthenticated, TooManyAttempts,
+        StoreUnavailable.
+        """
 
 
 class StrategyContext(NamedTuple):
@@ -146,6 +162,12 @@ class Authenticator:
             if found is not None:
                 return found
         raise errors.Unauthenticated(why="The request has no credential.", challenge=self.challenge)
+
+    @property
+    def key_verifier(self) -> KeyVerifier | None:
+        """The strategy that knows the secrets of access keys; None: there is none."""
+        found = (each for each in self._strategies if isinstance(each, KeyVerifier))
+        return next(found, None)
 
     async def start(self) -> None:
         for strategy in self._strategies:

@@ -14,6 +14,7 @@ from typing import Any
 import jwt
 
 from zaqar_redis.auth import tokens
+from zaqar_redis.auth.access import Access
 
 #: The audience of tickets; also the id of their key.
 _AUDIENCE = "zaqar-redis-console"
@@ -55,10 +56,12 @@ def issue(secret: bytes, project: str, channel: str, now: float) -> str:
 class TicketVerifier(tokens.TokenVerifier):
     """A verifier of tokens by *settings*, and of tickets; without a *secret*, of no tickets."""
 
-    def __init__(self, settings: tokens.TokenSettings, secret: bytes = b"") -> None:
-        super().__init__(settings)
+    def __init__(
+        self, settings: tokens.TokenSettings, project: str, access: Access, secret: bytes = b""
+    ) -> None:
+        super().__init__(settings, project, access)
         self._tickets = tokens.TokenVerifier(
-            tokens.TokenSettings(hmac_secret_key=secret, audience=_AUDIENCE)
+            tokens.TokenSettings(hmac_secret_key=secret, audience=_AUDIENCE, any_project=True)
         )
 
     async def connection(self, token: str) -> tokens.ConnectionClaims:

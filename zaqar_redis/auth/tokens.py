@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens of channels: a client's identity, and what it may subscribe to.
 
-JSON Web Tokens with Centrifugo's claims.
+JSON Web Tokens with Centrifugo's claims.  Those that an access key has signed are for its project,
+those by the keys of the configuration for the project of the installation's channels.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ import jwt
 import msgspec
 from msgspec import Meta
 
-from zaqar_redis import rules
+from zaqar_redis import errors, rules
+from zaqar_redis.auth.access import Access
+from zaqar_redis.auth.access_keys import is_key_id
 from zaqar_redis.auth.jwks import JwksClient
+from zaqar_redis.auth.strategy import InvalidSignature
 
 LOG = logging.getLogger(__name__)
 
@@ -66,9 +70,14 @@ class TokenSettings(msgspec.Struct, frozen=True, rename=lambda field: f"token_{f
     project_claim: Annotated[
         str,
         "The claim that names the project of the connection; in tokens without it, the project "
-        "is that of the option project.",
+        "is that of the option project, or of the access key that has signed the token.",
     ] = "project"
-
+    any_project: Annotated[
+        bool,
+        "Whether the keys above sign tokens for every project. Then whoever has one can read and "
+        "use the channels of all projects, and so their queues, as queue:NAME. Off: for the "
+        "project of the option project only; access keys sign for others.",
+    ] = False
     roles_claim: Annotated[
         str, "The claim that lists the roles of the user, for messages to a role."
     ] = "roles"
@@ -107,8 +116,13 @@ class SubscriptionClaims(msgspec.Struct, frozen=True):
 
 
 class TokenVerifier:
-    def __init__(self, settings: TokenSettings) -> None:
+    def __init__(
+        self, settings: TokenSettings, project: str = "", access: Access | None = None
+    ) -> None:
+        """*project*: that of the configured keys; *access*: that of access keys, None: without."""
         self._settings = settings
+        self._project_of_keys = project
+        self._access = access
         self._keys: list[tuple[Any, Sequence[str]]] = [
             (key, names)
             for key, names in (
@@ -122,7 +136,7 @@ class TokenVerifier:
         ]
         endpoint = settings.jwks_public_endpoint
         self._jwks = JwksClient(lambda: endpoint) if endpoint else None
-        self._has_logged_roles = False
+        self._has_logged_roles = self._has_logged_project = False
 
     async def connection(self, token: str) -> ConnectionClaims:
         """Returns the claims of a connection token.
@@ -130,13 +144,13 @@ class TokenVerifier:
         Raises InvalidToken, ExpiredToken, TokenNotYetValid, and StoreUnavailable when its key
         cannot be fetched.
         """
-        claims = await self._claims(token)
+        claims, project = await self._verified(token)
         if "channel" in claims:
             raise InvalidToken  # one for a subscription
         subs = _subs(claims)
         return ConnectionClaims(
             user=_text(claims, self._settings.user_id_claim),
-            project=self._project(claims),
+            project=project,
             expire_at=_expiry(claims),
             info=_payload(claims, "info"),
             subs=subs,
@@ -159,7 +173,7 @@ class TokenVerifier:
 
     async def subscription(self, token: str) -> SubscriptionClaims:
         """Returns the claims of a subscription token.  Raises as `connection`."""
-        claims = await self._claims(token)
+        claims, project = await self._verified(token)
         channel = claims.get("channel")
         if not isinstance(channel, str) or not channel:
             raise InvalidToken
@@ -167,29 +181,73 @@ class TokenVerifier:
             user=_text(claims, self._settings.user_id_claim),
             channel=channel,
             client=_text(claims, "client"),
-            project=self._project(claims),
+            project=project,
             expire_at=_expiry(claims),
             info=_payload(claims, "info"),
             data=_payload(claims, "data"),
             override=_override(claims),
         )
 
-    def _project(self, claims: dict[str, Any]) -> str:
-        project = _text(claims, self._settings.project_claim)
-        if len(project) > rules.PROJECT_MAX:
+    async def _verified(self, token: str) -> tuple[dict[str, Any], str]:
+        """Returns the claims, and the project that they are for; empty: any."""
+        key_id = _header(token).get("kid")
+        if isinstance(key_id, str) and is_key_id(key_id):
+            claims, own = await self._signed_by_access_key(token, key_id)
+            is_bound = True
+        else:
+            claims = self._decoded(token, await self._keys_for(token))
+            own, is_bound = self._project_of_keys, not self._settings.any_project
+        named = _text(claims, self._settings.project_claim)
+        if len(named) > rules.PROJECT_MAX:
             raise InvalidToken
-        return project
+        if not is_bound:
+            return claims, named
+        if named not in ("", own):
+            self._log_project(named, own)
+            raise InvalidToken
+        return claims, own
 
-    async def _claims(self, token: str) -> dict[str, Any]:
+    async def _signed_by_access_key(self, token: str, key_id: str) -> tuple[dict[str, Any], str]:
+        """Returns the claims, and the project of the key."""
+        keys = self._access.authenticator.key_verifier if self._access is not None else None
+        if self._access is None or keys is None:
+            raise InvalidToken
+        claims: dict[str, Any] = {}
+
+        async def check(secret: str) -> None:
+            try:
+                claims.update(self._decoded(token, [(secret, _HMAC)]))
+            except InvalidToken as error:
+                raise InvalidSignature from error
+
+        try:
+            signer = await keys.verify(key_id, check)
+            self._access.policy.authorize(signer, "channels:token", signer.project)
+        except (errors.Unauthenticated, errors.TooManyAttempts, errors.Forbidden) as error:
+            raise InvalidToken from error
+        return claims, signer.project
+
+    def _log_project(self, named: str, own: str) -> None:
+        if not self._has_logged_project:
+            self._has_logged_project = True
+            LOG.warning(
+                "a token for the project %.256r was refused: its key signs for the project %r; "
+                "sign it with an access key of that project, or set [channels] token_any_project",
+                named,
+                own,
+                extra={"action": "token_project"},
+            )
+
+    def _decoded(self, token: str, keys: Sequence[tuple[Any, Sequence[str]]]) -> dict[str, Any]:
         options: Any = {
             "verify_aud": bool(self._settings.audience),
             "verify_iat": False,  # see _check_not_before
             "verify_nbf": False,
             "verify_sub": False,
         }
-        for key, algorithms in await self._keys_for(token):
+        for key, algorithms in keys:
             try:
-                claims = jwt.decode(
+                claims: dict[str, Any] = jwt.decode(
                     token,
                     key,
                     algorithms=list(algorithms),
@@ -215,13 +273,20 @@ class TokenVerifier:
             raise TokenNotYetValid
 
     async def _keys_for(self, token: str) -> Sequence[tuple[Any, Sequence[str]]]:
+        # Tokens by a published key name it; those by a configured key do not.
+        if self._jwks is None or "kid" not in _header(token):
+            return self._keys
         try:
-            # Tokens by a published key name it; those by a configured key do not.
-            if self._jwks is None or "kid" not in jwt.get_unverified_header(token):
-                return self._keys
             return [await self._jwks.key_for(token)]
         except jwt.InvalidTokenError as error:
             raise InvalidToken from error
+
+
+def _header(token: str) -> dict[str, Any]:
+    try:
+        return jwt.get_unverified_header(token)
+    except jwt.InvalidTokenError as error:
+        raise InvalidToken from error
 
 
 def _subs(claims: dict[str, Any]) -> dict[str, SubscriptionGrant]:

@@ -17,6 +17,7 @@ from oslo_config import cfg
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.cli import service_factory, stores
 from zaqar_redis.cli.api import quiet_logging
 from zaqar_redis.cli.base import Row, Table, TargetCommand
@@ -138,6 +139,13 @@ def _insecure(conf: cfg.ConfigOpts) -> Iterator[tuple[Severity, str, str]]:
             "critical",
             "[channels] insecure: clients connect without a token.",
             "Give them tokens, or a proxy.",
+        )
+    if configuration.settings(conf, TokenSettings).any_project:
+        yield (
+            "warning",
+            "[channels] token_any_project: whoever has a key of tokens reads and uses the channels "
+            "and queues of all projects.",
+            "Turn it off, and give each project an access key that signs its tokens.",
         )
     if "*" in configuration.settings(conf, ChannelsSettings).allowed_origins:
         yield (

@@ -61,7 +61,10 @@ class ChannelsFrontEnd:
             settings.session,
             settings.namespaces,
             tickets.TicketVerifier(
-                settings.tokens, settings.console.secret if settings.console else b""
+                settings.tokens,
+                settings.project,
+                access,
+                settings.console.secret if settings.console else b"",
             ),
             queues=queues,
             accepts_clients=settings.accepts_clients,
