@@ -22,7 +22,7 @@ from tests.support.keystone import RunningKeystone
 from tests.support.tiers import in_gate
 from zaqar_redis import auth, errors
 from zaqar_redis import conf as configuration
-from zaqar_redis.auth.keystone import KeystoneStrategy
+from zaqar_redis.auth.keystone import _THREADS, KeystoneStrategy
 from zaqar_redis.auth.keystone_tokens import MemoryTokenCache, TokenValidator
 from zaqar_redis.cli import service_factory
 
@@ -272,6 +272,37 @@ def test_a_request_that_ends_does_not_end_the_question_of_others(
         return (await second).project
 
     assert asyncio.run(identify()) == keystone.projects["blue"]
+
+
+def test_keystone_that_is_back_is_not_asked_what_nobody_waits_for(
+    keystone: RunningKeystone, validator: Create
+) -> None:
+    late, new = [keystone.token("member") for _ in range(40)], keystone.token("member")
+
+    asked = keystone.validations()
+
+    async def identify() -> set[type]:
+        strategy = KeystoneStrategy(validator(http_connect_timeout=1))
+
+        async def ask(token: str) -> str:
+            request = TokenRequest({b"x-auth-token": token.encode()})
+            found = await strategy.identify(request)  # type: ignore[misc]  # it is new
+            return str(found.project)
+
+        keystone.pause()
+        try:
+            found = await asyncio.gather(*map(ask, late), return_exceptions=True)
+        finally:
+            keystone.resume()
+        while True:
+            with contextlib.suppress(errors.Unavailable):  # it may be slow at first
+                assert await ask(new) == keystone.projects["blue"]
+                break
+        # Those that threads had begun, and one or some of the new token.
+        assert keystone.validations() - asked < len(late) - _THREADS
+        return {type(each) for each in found}
+
+    assert asyncio.run(identify()) == {errors.Unavailable}
 
 
 def test_memcacheds_that_are_down_and_hang_let_only_valid_tokens_in(

@@ -7,7 +7,7 @@ import asyncio
 import importlib
 import logging
 import re
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,10 +25,17 @@ _Credential = tuple[bytes, bytes | None]
 _THREADS = 8
 #: Tokens that wait for one of these threads: more would wait longer than clients do.
 _WAITING_MAX = 1024
-#: Seconds that a request waits for its token: while Keystone hangs, threads may be busy for longer.
-_TIMEOUT = 10.0
 #: What can be a token: Keystone's are ASCII, and servers refuse a longer header.
 _TOKEN = re.compile(rb"[!-~]{1,8000}")
+
+
+class _Question:
+    """A token that Keystone is asked about, and how many requests wait for the answer."""
+
+    def __init__(self, asked: Future[tuple[Identity, float]]) -> None:
+        self.asked = asked
+        self.answer = asyncio.wrap_future(asked)
+        self.waiting = 0
 
 
 class KeystoneStrategy(CachingStrategy):
@@ -40,7 +47,7 @@ class KeystoneStrategy(CachingStrategy):
         self._validator = validator
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="keystone")
         #: by credential: many requests may come with a token that is not known yet
-        self._running: dict[_Credential, asyncio.Future[tuple[Identity, float]]] = {}
+        self._running: dict[_Credential, _Question] = {}
 
     def credential(self, headers: Headers) -> _Credential | None:
         token = headers.get(b"x-auth-token")
@@ -48,17 +55,24 @@ class KeystoneStrategy(CachingStrategy):
 
     async def authenticate(self, headers: Headers) -> tuple[Identity, float]:
         credential = cast(_Credential, self.credential(headers))
-        running = self._running.get(credential) or self._begin(credential)
+        question = self._running.get(credential) or self._begin(credential)
+        question.waiting += 1
         try:
-            async with asyncio.timeout(_TIMEOUT):
-                return await asyncio.shield(running)
+            # While Keystone hangs, threads may be busy for longer.
+            async with asyncio.timeout(self._validator.timeout):
+                return await asyncio.shield(question.answer)
         except TimeoutError:
-            self._validator.health.lost(f"no response within {_TIMEOUT:.0f} s")
+            self._validator.health.lost(f"no response within {self._validator.timeout:.0f} s")
             raise errors.Unavailable(
                 why="Keystone did not answer in time. Please try again in a few seconds."
             ) from None
+        finally:
+            question.waiting -= 1
+            # What no thread has begun would only keep others waiting, once Keystone is back.
+            if not question.waiting and question.asked.cancel():
+                del self._running[credential]
 
-    def _begin(self, credential: _Credential) -> asyncio.Future[tuple[Identity, float]]:
+    def _begin(self, credential: _Credential) -> _Question:
         tokens = [each for each in credential if each is not None]
         if not all(_TOKEN.fullmatch(each) for each in tokens):
             raise errors.Unauthenticated(
@@ -70,14 +84,13 @@ class KeystoneStrategy(CachingStrategy):
                 why="Too many tokens wait for Keystone. Please try again in a few seconds."
             )
         validate = partial(self._validator.validate, *(each.decode() for each in tokens))
-        running = asyncio.get_running_loop().run_in_executor(self._threads, validate)
-        self._running[credential] = running
-        running.add_done_callback(lambda done: self._end(credential, done))
-        return running
+        question = self._running[credential] = _Question(self._threads.submit(validate))
+        question.answer.add_done_callback(lambda done: self._end(credential, done))
+        return question
 
     def _end(self, credential: _Credential, done: asyncio.Future[Any]) -> None:
-        del self._running[credential]
         if not done.cancelled():
+            del self._running[credential]
             done.exception()  # it may be that nobody waits any more
 
     async def start(self) -> None:

@@ -29,9 +29,9 @@ GROUP = "keystone_authtoken"
 _CACHE = "zaqar_redis.token_cache"
 #: Tokens in that cache, of about 2 KB each.
 _TOKENS_MAX = 8192
-#: Seconds for one response of Keystone, unless an option says otherwise; the middleware's own
-#: default is to wait for ever.
-_HTTP_TIMEOUT = 5
+#: Seconds for one response of Keystone, and how often it is asked again, unless options say
+#: otherwise; the middleware's own defaults are to wait for ever, and three times.
+_HTTP_TIMEOUT, _HTTP_RETRIES = 5, 1
 #: Seconds for which an identity is sure, at most: a revoked token may not live longer here than
 #: in the middleware's cache.
 _SURE_SECONDS = 5.0
@@ -57,6 +57,7 @@ def options(conf: cfg.ConfigOpts) -> dict[str, list[cfg.Opt]]:
     found: dict[str, list[cfg.Opt]] = dict(auth_token.list_opts())
     conf.register_opts(found[GROUP], group=GROUP)
     conf.set_default("http_connect_timeout", _HTTP_TIMEOUT, group=GROUP)
+    conf.set_default("http_request_max_retries", _HTTP_RETRIES, group=GROUP)
     section = conf[GROUP].auth_section or GROUP
     if section != GROUP:
         found[section] = loading.get_auth_common_conf_options()
@@ -165,6 +166,9 @@ class TokenValidator:
         """*conf*: with the `options`.  Raises BadConfiguration."""
         limit_logs(logging.WARNING)  # which are about options
         self.health = KeystoneHealth()
+        own = conf[GROUP]
+        #: seconds that a request waits for its token
+        self.timeout = float(own.http_connect_timeout * (1 + own.http_request_max_retries))
         overrides: dict[str, Any] = {"delay_auth_decision": False}
         self._environment: dict[str, Any] = dict(_ENVIRONMENT)
         if not conf[GROUP].memcached_servers:
