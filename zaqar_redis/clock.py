@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta
 
 Clock = Callable[[], int]
 
@@ -17,6 +18,14 @@ Clock = Callable[[], int]
 def process() -> int:
     """Returns the time of this process, for values that no other process sees."""
     return round(time.time() * 1000)
+
+
+def later(moment: datetime, seconds: int) -> datetime:
+    """Returns the time *seconds* after another; at most the last that Python has, of year 9999."""
+    try:
+        return moment + timedelta(seconds=seconds)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=moment.tzinfo)
 
 
 def store() -> int:

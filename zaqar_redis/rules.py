@@ -11,6 +11,7 @@ import functools
 import re
 import uuid
 from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -30,6 +31,8 @@ ATTRIBUTES_MAX = 10
 CLAIM_TTL_MIN = 60
 GRACE_MIN = 60
 SUBSCRIPTION_TTL_MIN = 60
+#: API: of a subscription, the last time that Python has, in the year 9999.
+_SUBSCRIPTION_END_MAX = datetime.max
 #: API: of a pool.
 URI_MAX = 255
 WEIGHT_MAX = 2**32 - 1
@@ -324,9 +327,20 @@ def claim_grace(value: int | None, limits: Limits) -> int:
     return limits.default_claim_grace if value is None else value
 
 
-def subscription_ttl(value: int | None, limits: Limits) -> int:
-    within("ttl", value, SUBSCRIPTION_TTL_MIN, _YEARS, " seconds")
-    return limits.default_subscription_ttl if value is None else value
+def subscription_ttl(value: int | None, limits: Limits, now: float) -> int:
+    """Returns the seconds that a subscription lasts; *now*: seconds since the epoch."""
+    if value is None:
+        return limits.default_subscription_ttl
+    if value < SUBSCRIPTION_TTL_MIN:
+        raise errors.BadRequest(
+            why=f"The TTL for a subscription must be at least {SUBSCRIPTION_TTL_MIN} seconds long."
+        )
+    if value > _SUBSCRIPTION_END_MAX.replace(tzinfo=UTC).timestamp() - now:
+        raise errors.BadRequest(
+            why="The TTL seconds for a subscription plus current time must be less than "
+            f"{_SUBSCRIPTION_END_MAX}."
+        )
+    return value
 
 
 def subscriber_scheme(uri: str, schemes: Collection[str]) -> str:

@@ -14,6 +14,8 @@ import pytest
 from tests.api.client import ZaqarTestClient, refused
 
 HOOK = "http://example.org/hook"
+#: The default of Heat's OS::Zaqar::Subscription.
+HEAT_TTL = 220367260800
 PATH = "/queues/q/subscriptions"
 SECRET = re.compile(r"whsec_[A-Za-z0-9+/]{32}")
 
@@ -42,6 +44,11 @@ def _shown(api: ZaqarTestClient, id: str) -> dict[str, Any]:
     answer = api.get(f"{PATH}/{id}")
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
+    return found
+
+
+def _details(api: ZaqarTestClient, id: str) -> dict[str, Any]:
+    found: dict[str, Any] = api.get(f"{PATH}/{id}", detailed="true").json()
     return found
 
 
@@ -74,6 +81,42 @@ def test_ttl_and_options_have_defaults(api: ZaqarTestClient) -> None:
     assert (shown["ttl"], shown["options"]) == (3600, {})
 
 
+@pytest.mark.parametrize("path", [PATH, "/topics/t/subscriptions"])
+def test_documents_of_heat_are_taken(api: ZaqarTestClient, path: str) -> None:
+    """heat/engine/resources/openstack/zaqar/subscription.py, _subscription_data."""
+    document = {"subscriber": HOOK, "ttl": HEAT_TTL, "options": None}
+    created = _create(api, path=path, ttl=HEAT_TTL, options=None)
+    assert created.status_code == 201, created.text
+    item = f"{path}/{created.json()['subscription_id']}"
+    changed = api.request("PATCH", item, document | {"ttl": HEAT_TTL + 1})
+    assert changed.status_code == 204, changed.text
+    shown = api.get(item).json()
+    assert (shown["ttl"], shown["subscriber"]) == (HEAT_TTL + 1, HOOK)
+    assert 0 <= shown["age"] < 60
+    (listed,) = api.get(path).json()["subscriptions"]
+    assert listed | {"age": 0} == shown | {"age": 0}
+
+
+def test_null_in_a_new_subscription_is_the_default(api: ZaqarTestClient) -> None:
+    shown = _shown(api, _new(api, "mailto:a@example.org", ttl=None, options=None))
+    assert (shown["ttl"], shown["options"]) == (3600, {})
+
+
+def test_null_in_an_update_leaves_what_there_is(api: ZaqarTestClient) -> None:
+    """`openstack messaging subscription update` sends null for what is not given."""
+    id = _new(api, "mailto:a@example.org", ttl=600, options={"subject": "x"})
+    before = _shown(api, id)
+    change = {"subscriber": None, "ttl": None, "options": None}
+    assert api.request("PATCH", f"{PATH}/{id}", change | {"paused": True}).status_code == 204
+    assert _shown(api, id) | {"age": 0} == before | {"age": 0, "paused": True}
+
+
+def test_ttl_may_reach_the_year_9999(api: ZaqarTestClient) -> None:
+    left = int(datetime.max.replace(tzinfo=UTC).timestamp() - datetime.now(UTC).timestamp())
+    assert _shown(api, _new(api, ttl=left - 60))["ttl"] == left - 60
+    refused(_create(api, HOOK + "2", ttl=left + 60), 400, "must be less than 9999-12-31")
+
+
 def test_list_of_a_missing_queue_is_empty_and_creates_nothing(api: ZaqarTestClient) -> None:
     assert api.get(PATH).json() == {"subscriptions": [], "links": []}
     assert api.get("/queues").json()["queues"] == []
@@ -82,9 +125,45 @@ def test_list_of_a_missing_queue_is_empty_and_creates_nothing(api: ZaqarTestClie
 def test_secret_of_a_webhook_is_shown_once(api: ZaqarTestClient) -> None:
     created = _create(api).json()
     assert SECRET.fullmatch(created["secret"])
-    assert _shown(api, created["subscription_id"])["options"] == {"secrets": ["***"]}
+    assert _details(api, created["subscription_id"])["options"] == {"secrets": ["***"]}
     assert _create(api).json() == {"subscription_id": created["subscription_id"]}
     assert created["secret"] not in api.get(PATH).text
+
+
+@pytest.mark.parametrize("path", [PATH, "/topics/t/subscriptions"])
+def test_options_are_shown_as_they_were_given(api: ZaqarTestClient, path: str) -> None:
+    options: Any = {"MessagingKey": "value", "deep": {"a": [1, None]}, "none": None}
+    item = f"{path}/{_create(api, path=path, options=options).json()['subscription_id']}"
+    changes: list[dict[str, Any]] = [
+        {"paused": False},
+        {"options": {"test": "updated"}},
+        {"subscriber": HOOK + "2"},
+        {"ttl": 90},
+    ]
+    for change in changes:
+        assert api.request("PATCH", item, change).status_code == 204
+        options = change.get("options", options)
+        (listed,) = api.get(path).json()["subscriptions"]
+        assert api.get(item).json()["options"] == listed["options"] == options
+        assert api.get(item, detailed="true").json()["options"] == options | {"secrets": ["***"]}
+
+
+def test_options_that_are_written_back_keep_the_secret(api: ZaqarTestClient) -> None:
+    """Whoever changes one option reads all of them, and sends them."""
+    id = _new(api)
+    for read in (_shown, _details):
+        options = read(api, id)["options"] | {"post_data": "x"}
+        assert api.request("PATCH", f"{PATH}/{id}", {"options": options}).status_code == 204
+        assert _details(api, id)["options"] == options | {"secrets": ["***"]}
+
+
+def test_client_cannot_say_that_the_service_has_made_its_secrets(api: ZaqarTestClient) -> None:
+    own = {"secrets": ["whsec_" + "A" * 32]}
+    id = _new(api, options=own | {"secrets_generated": True, "trust_granted": True})
+    for change in ({"ttl": 90}, {"options": own | {"secrets_generated": True}}):
+        assert _shown(api, id)["options"] == {"secrets": ["***"]}
+        assert api.request("PATCH", f"{PATH}/{id}", change).status_code == 204
+    assert _shown(api, id)["options"] == {"secrets": ["***"]}
 
 
 def test_secret_that_the_client_names_is_not_shown(api: ZaqarTestClient) -> None:
@@ -149,13 +228,17 @@ def test_secrets_stay_until_they_are_replaced(api: ZaqarTestClient) -> None:
     ):
         answer = api.request("PATCH", f"{PATH}/{id}", {"options": options})
         assert answer.status_code == 204, answer.text
-        assert _shown(api, id)["options"] == options | {"secrets": ["***"] * number}
+        assert _details(api, id)["options"] == options | {"secrets": ["***"] * number}
+        assert _shown(api, id)["options"].keys() == options.keys()
+    assert api.request("PATCH", f"{PATH}/{id}", {"options": {}}).status_code == 204
+    assert _shown(api, id)["options"] == {"secrets": ["***"]}  # the client has set them
 
 
 def test_subscriber_that_becomes_a_webhook_gets_a_secret(api: ZaqarTestClient) -> None:
     id = _new(api, "mailto:a@example.org")
     assert api.request("PATCH", f"{PATH}/{id}", {"subscriber": HOOK}).status_code == 204
-    assert _shown(api, id)["options"] == {"secrets": ["***"]}
+    assert _details(api, id)["options"] == {"secrets": ["***"]}
+    assert _shown(api, id)["options"] == {}
 
 
 def test_subscription_is_paused_and_resumed(api: ZaqarTestClient) -> None:
@@ -175,7 +258,6 @@ def test_update_to_a_subscriber_in_use_is_refused(api: ZaqarTestClient) -> None:
 
 
 WRONG_FIELDS: list[tuple[dict[str, Any], str]] = [
-    ({"subscriber": None}, "subscriber"),
     ({"subscriber": ""}, "subscriber"),
     ({"subscriber": 5}, "subscriber"),
     ({"subscriber": "x"}, "subscriber"),
@@ -186,15 +268,14 @@ WRONG_FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"subscriber": "queue:q"}, "the queue q cannot subscribe to itself"),
     ({"subscriber": "channel:topic:news"}, "subscribe topic:news"),
     ({"subscriber": "channel:$queue:orders"}, "subscribe queue:orders"),
-    ({"ttl": None}, "ttl"),
-    ({"ttl": 0}, "ttl"),
-    ({"ttl": 59}, "ttl"),
-    ({"ttl": -1}, "ttl"),
+    ({"ttl": 0}, "at least 60 seconds"),
+    ({"ttl": 59}, "at least 60 seconds"),
+    ({"ttl": -1}, "at least 60 seconds"),
     ({"ttl": "600"}, "ttl"),
     ({"ttl": 600.5}, "ttl"),
     ({"ttl": True}, "ttl"),
-    ({"ttl": 2**40}, "ttl"),
-    ({"options": None}, "options"),
+    ({"ttl": 2**38}, "must be less than 9999-12-31"),
+    ({"ttl": 10**40}, "must be less than 9999-12-31"),
     ({"options": []}, "options"),
     ({"options": "x"}, "options"),
     ({"options": {"secrets": 5}}, "secrets"),
@@ -216,6 +297,7 @@ def test_wrong_subscription_is_refused_and_nothing_is_created(
 
 def test_subscription_without_a_subscriber_is_refused(api: ZaqarTestClient) -> None:
     refused(api.request("POST", PATH, {"ttl": 600}), 400, "subscriber")
+    refused(api.request("POST", PATH, {"subscriber": None}), 400, "subscriber")
     refused(api.request("POST", PATH), 400, "empty")
     refused(api.request("POST", PATH, []), 400, "object")
     assert api.get("/queues").json()["queues"] == []
@@ -223,7 +305,13 @@ def test_subscription_without_a_subscriber_is_refused(api: ZaqarTestClient) -> N
 
 @pytest.mark.parametrize(
     ("fields", "word"),
-    [*WRONG_FIELDS, ({}, "paused"), ({"unknown": 1}, "ttl"), ({"paused": None}, "paused")],
+    [
+        *WRONG_FIELDS,
+        ({}, "paused"),
+        ({"unknown": 1}, "ttl"),
+        ({"paused": None}, "paused"),
+        ({"subscriber": None, "ttl": None, "options": None}, "must be given"),
+    ],
 )
 def test_wrong_update_is_refused_and_changes_nothing(
     api: ZaqarTestClient, fields: dict[str, Any], word: str

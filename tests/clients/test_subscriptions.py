@@ -12,6 +12,8 @@ from openstack.message.v2 import subscription as subscriptions
 from zaqarclient.transport import errors
 
 HOOK = "http://example.org/hook"
+#: The default of Heat's OS::Zaqar::Subscription.
+HEAT_TTL = 220367260800
 
 
 def test_zaqarclient_creates_shows_changes_and_deletes(zaqar: Any, queue_name: str) -> None:
@@ -25,6 +27,33 @@ def test_zaqarclient_creates_shows_changes_and_deletes(zaqar: Any, queue_name: s
     made.delete()
     with pytest.raises(errors.ResourceNotFound):
         zaqar.subscription(queue_name, id=made.id)
+
+
+@pytest.mark.parametrize("options", [{}, {"MessagingKey": "value"}])
+def test_zaqarclient_reads_the_options_that_it_gave(
+    zaqar: Any, queue_name: str, options: dict[str, str]
+) -> None:
+    made = zaqar.subscription(queue_name, subscriber=HOOK, ttl=600, options=options)
+    (listed,) = zaqar.subscriptions(queue_name)
+    assert made.options == listed.options == options
+    made.update({"options": {"test": "updated"}})
+    assert zaqar.subscription(queue_name, id=made.id).options == {"test": "updated"}
+
+
+def test_calls_of_heat_are_served(zaqar: Any, queue_name: str) -> None:
+    """heat/engine/resources/openstack/zaqar/subscription.py: handle_create, handle_update, ..."""
+    data = {"subscriber": HOOK, "ttl": HEAT_TTL, "options": None}
+    id = zaqar.subscription(queue_name, **data).id
+    found = zaqar.subscription(queue_name, id=id, auto_create=False)
+    found.update(data | {"ttl": HEAT_TTL + 60})
+    shown = vars(zaqar.subscription(queue_name, id=id))
+    assert {name: shown[name] for name in ("queue_name", *data)} == {
+        "queue_name": queue_name,
+        "subscriber": HOOK,
+        "ttl": HEAT_TTL + 60,
+        "options": {},
+    }
+    found.delete()
 
 
 def test_zaqarclient_lists_by_pages(zaqar: Any, queue_name: str) -> None:

@@ -13,6 +13,8 @@ from zaqar_redis.records import Page, Subscription
 from zaqar_redis.storage.subscriptions import Subscriptions
 
 HOOK = "http://example.org/hook"
+#: What Heat sends, until the year 9000 or so; in milliseconds it has 15 digits.
+HEAT_TTL = 220367260800
 
 
 def subscriptions_of(store: ContractStore) -> Subscriptions:
@@ -129,6 +131,21 @@ def test_subscription_expires_after_its_ttl(store: ContractStore) -> None:
     again = new_subscription(store)
     assert again != short
     assert find(store) == get(store, again)
+
+
+def test_subscription_of_millennia_keeps_its_ttl_to_the_second(store: ContractStore) -> None:
+    made = new_subscription(store, ttl=HEAT_TTL)
+    renewed = new_subscription(store, HOOK + "2")
+    assert update(store, renewed, ttl=HEAT_TTL + 1)
+    store.clock.tick(7)
+    assert update(store, made, confirmed=True)
+    shown = {each.id: (each.ttl, each.age) for each in page(store).items}
+    assert shown == {made: (HEAT_TTL, 7), renewed: (HEAT_TTL + 1, 7)}
+    store.clock.tick(HEAT_TTL - 8)
+    assert get(store, made)
+    store.clock.tick(1)
+    assert get(store, made) is None
+    assert [each.id for each in page(store).items] == [renewed]
 
 
 def test_page_is_filled_across_expired_subscriptions(store: ContractStore) -> None:

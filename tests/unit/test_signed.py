@@ -50,6 +50,14 @@ def test_signature_equals_that_of_stock_zaqar() -> None:
     assert signed.signature == hmac.new(b"secret", text.encode(), hashlib.sha256).hexdigest()
 
 
+def test_signature_for_longer_than_time_has_lasts_to_its_end() -> None:
+    seconds = int((datetime.max - NOW).total_seconds())
+    for wanted in (seconds, seconds + 1):
+        signed = _signer().sign("p", MESSAGES, "GET", wanted)
+        assert signed.expires == "9999-12-31T23:59:59"
+        assert _opens(signed)
+
+
 @pytest.mark.parametrize(
     "path",
     [

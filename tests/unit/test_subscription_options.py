@@ -156,18 +156,31 @@ def test_new_secrets_are_valid_and_differ() -> None:
     assert one != other
 
 
-def test_secrets_are_not_shown() -> None:
+@pytest.mark.parametrize("detailed", [False, True])
+def test_secrets_that_were_given_are_hidden(detailed: bool) -> None:
     stored = {"secrets": [FIRST, SECOND], "batch": 2}
-    assert subscription_options.with_hidden_secrets(stored) == {
-        "secrets": ["***", "***"],
-        "batch": 2,
-    }
+    expected = {"secrets": ["***", "***"], "batch": 2}
+    assert subscription_options.shown(stored, detailed=detailed) == expected
     assert stored["secrets"] == [FIRST, SECOND]
-    assert subscription_options.with_hidden_secrets({"batch": 2}) == {"batch": 2}
+    assert subscription_options.shown({"batch": 2}, detailed=detailed) == {"batch": 2}
+    # Stock's clients may have stored anything under that name.
+    assert subscription_options.shown({"secrets": FIRST}, detailed=detailed) == {"secrets": []}
 
 
-def test_secrets_of_another_form_are_not_shown() -> None:
-    assert subscription_options.with_hidden_secrets({"secrets": FIRST}) == {"secrets": []}
+def test_generated_secret_is_hidden_with_details_only() -> None:
+    stored = subscription_options.with_generated_secret({"batch": 2, "trust_granted": True})
+    assert len(parse(stored).secrets) == 1
+    assert subscription_options.shown(stored, detailed=False) == {"batch": 2}
+    assert subscription_options.shown(stored, detailed=True) == {"batch": 2, "secrets": ["***"]}
+
+
+def test_secrets_are_generated_once() -> None:
+    stored = subscription_options.with_generated_secret({})
+    kept = subscription_options.with_stored_secrets({"batch": 2}, stored)
+    assert kept == stored | {"batch": 2}
+    assert subscription_options.with_generated_secret(kept) == kept
+    given = subscription_options.with_stored_secrets({"secrets": ["***"]}, stored)
+    assert given == {"secrets": stored["secrets"]}
 
 
 @pytest.mark.parametrize(

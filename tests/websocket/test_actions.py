@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx
 import pytest
 
@@ -224,7 +226,7 @@ def test_subscription_is_created_once_shown_listed_and_deleted(peer: ApiPeer) ->
         "source": "q",
         "subscriber": "http://example.org/",
         "ttl": 600,
-        "options": {"a": 1, "secrets": ["***"]},
+        "options": {"a": 1},
         "confirmed": False,
     }
     listed = peer.ask("subscription_list", queue_name="q", limit=1).body["subscriptions"]
@@ -247,6 +249,17 @@ def test_subscription_is_changed_and_confirmed(peer: ApiPeer) -> None:
     assert peer.ask("subscription_confirm", **named, confirmed=1).status == 400
     missing = {"queue_name": "q", "subscription_id": "none"}
     assert peer.ask("subscription_update", **missing, ttl=900).status == 404
+
+
+def test_subscription_of_millennia_without_options_is_taken(peer: ApiPeer) -> None:
+    given: dict[str, Any] = {"queue_name": "q", "ttl": 220367260800, "options": None}
+    for subscriber in (None, "http://example.org/"):
+        created = peer.ask("subscription_create", **given, subscriber=subscriber)
+        assert created.status == 201
+        named = {"queue_name": "q", "subscription_id": created.body["subscription_id"]}
+        renewed = given | {"subscriber": None, "ttl": given["ttl"] + 1}
+        assert peer.ask("subscription_update", **(renewed | named)).status == 204
+        assert peer.ask("subscription_get", **named).body["ttl"] == given["ttl"] + 1
 
 
 def test_subscription_of_a_socket_can_be_renewed_and_else_stays(peer: ApiPeer) -> None:

@@ -116,7 +116,7 @@ def pool_changes(document: PoolChangeIn) -> dict[str, Any]:
 def subscription_changes(document: SubscriptionChangeIn) -> dict[str, Any]:
     """Returns the fields of a subscription that are to change.  Raises BadBody."""
     given = _given(document)
-    given = {name: given[name] for name in _CHANGEABLE if name in given}
+    given = {name: given[name] for name in _CHANGEABLE if given.get(name) is not None}
     if not given:
         raise errors.BadBody(
             why='Request body: one of "subscriber", "ttl", "options" or "paused" must be given.'
@@ -256,7 +256,7 @@ def subscription(record: Subscription, state: DeliveryState | None = None) -> Su
         subscriber=record.subscriber,
         ttl=record.ttl,
         age=record.age,
-        options=subscription_options.with_hidden_secrets(record.options),
+        options=subscription_options.shown(record.options, detailed=state is not None),
         confirmed=record.confirmed,
         paused=record.paused or msgspec.UNSET,
         deliveries=msgspec.UNSET if state is None else _deliveries(state),

@@ -16,11 +16,10 @@ _TTL = {"minimum": rules.SUBSCRIPTION_TTL_MIN}
 _Uri = Annotated[
     str, about("URI of a scheme that this service delivers to, e.g. https.", minLength=1)
 ]
-_Seconds = Annotated[int | UnsetType, about("Seconds from now until it ends.", **_TTL)]
 _OPTIONS = "What the kind of subscriber takes; unknown ones are kept."
 
 
-_Detailed = Annotated[bool | None, about("How deliveries go, too.")]
+_Detailed = Annotated[bool | None, about("How deliveries go, and generated secrets as `***`.")]
 
 
 class SubscriptionQuery(Struct, frozen=True, kw_only=True):
@@ -43,19 +42,21 @@ class SubscriptionListQuery(Struct, frozen=True, kw_only=True):
 class SubscriptionIn(Struct):
     subscriber: _Uri
     ttl: Annotated[
-        int | UnsetType,
+        int | None,
         about("Seconds until it ends; else limits.default_subscription_ttl.", **_TTL),
-    ] = UNSET
-    options: Annotated[dict[str, Any], about(_OPTIONS)] = {}
+    ] = None
+    options: Annotated[dict[str, Any] | None, about(_OPTIONS)] = None
 
 
 class SubscriptionChangeIn(Struct):
-    subscriber: _Uri | UnsetType = UNSET
-    ttl: _Seconds = UNSET
+    """null stands for what stays: stock's clients send it for what is not given."""
+
+    subscriber: _Uri | None = None
+    ttl: Annotated[int | None, about("Seconds from now until it ends.", **_TTL)] = None
     options: Annotated[
-        dict[str, Any] | UnsetType,
+        dict[str, Any] | None,
         about("In the place of all that it has, except `secrets` that are not given."),
-    ] = UNSET
+    ] = None
     paused: Annotated[bool | UnsetType, about("Whether its messages wait.")] = UNSET
 
 
@@ -126,7 +127,13 @@ class SubscriptionOut(Document):
     subscriber: str
     ttl: Annotated[int, about("Seconds.", minimum=1)]
     age: Annotated[int, about("Seconds since its TTL was set.", minimum=0)]
-    options: Annotated[dict[str, Any], about("Secrets are shown as `***`.")]
+    options: Annotated[
+        dict[str, Any],
+        about(
+            "As they were given, with `***` for each secret; with `detailed` also that of a secret "
+            "that the service has made."
+        ),
+    ]
     confirmed: bool
     paused: Annotated[bool | UnsetType, about("Absent if it is not.")] = UNSET
     deliveries: Annotated[DeliveriesOut | UnsetType, about("With `detailed`.")] = UNSET

@@ -10,14 +10,14 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from keystoneauth1 import exceptions as keystoneauth_errors
 from keystoneauth1 import loading, plugin
 from oslo_config import cfg
 
-from zaqar_redis import errors
+from zaqar_redis import clock, errors
 
 LOG = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class KeystoneTrusts:
                 "project_id": project,
                 "impersonation": True,
                 "roles": [{"id": role["id"]} for role in trustor["roles"]],
-                "expires_at": _iso(datetime.now(UTC) + timedelta(seconds=ttl)),
+                "expires_at": _iso(clock.later(datetime.now(UTC), ttl)),
             }
             made = self._request("POST", "/OS-TRUST/trusts", token, json={"trust": trust})
             return str(made.json()["trust"]["id"])

@@ -16,7 +16,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from zaqar_redis import errors, rules
+from zaqar_redis import clock, errors, rules
 
 _DAY = timedelta(days=1)
 _FORMAT = "%Y-%m-%dT%H:%M:%S"
@@ -69,7 +69,7 @@ class UrlSigner:
     def sign(self, project: str, path: str, method: str, seconds: int) -> SignedUrl:
         """Returns a signature for one path that expires.  Raises as `check_signable`."""
         self.check_signable(project)
-        until = (self._now() + timedelta(seconds=seconds)).strftime(_FORMAT)
+        until = clock.later(self._now(), seconds).strftime(_FORMAT)
         return self._signed([path], [method], project, until)
 
     def check_signable(self, project: str) -> None:

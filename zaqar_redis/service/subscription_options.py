@@ -39,6 +39,10 @@ SECRETS_MAX = 2
 HIDDEN = "***"
 _SECRET_PREFIX = "whsec_"  # noqa: S105  what a secret begins with
 
+#: What the service notes in stored options: it has made the secrets, or the trust.  Clients can
+#: neither set these nor see them.
+_GENERATED, TRUST_GRANTED = "secrets_generated", "trust_granted"
+
 #: RFC 9110: token; and visible ASCII characters with blanks and tabs between them.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _HEADER_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?")
@@ -102,27 +106,48 @@ def new_secret() -> str:
     return _SECRET_PREFIX + base64.b64encode(key).decode()
 
 
-def with_hidden_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns options as they may be shown: with ``***`` for each secret."""
-    shown = dict(options)
+def with_generated_secret(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns options with a new key for signatures, unless they have some."""
     if "secrets" in options:
-        shown["secrets"] = [HIDDEN for _ in _stored_secrets(options)]
-    return shown
+        return dict(options)
+    return {**options, "secrets": [new_secret()], _GENERATED: True}
+
+
+def as_given(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns options without what the service has made, but for the id of a trust: API."""
+    made = {_GENERATED, TRUST_GRANTED}
+    if stored.get(_GENERATED) is True:
+        made.add("secrets")
+    return {name: value for name, value in stored.items() if name not in made}
+
+
+def shown(stored: Mapping[str, Any], *, detailed: bool) -> dict[str, Any]:
+    """Returns options as clients see them: as they were given, with ``***`` for each secret.
+
+    *detailed*: with a secret that the service has made, too.
+    """
+    found = as_given(stored)
+    if "secrets" in (stored if detailed else found):
+        found["secrets"] = [HIDDEN for _ in _stored_secrets(stored)]
+    return found
 
 
 def with_stored_secrets(options: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the options of an update, with the secrets that it does not name.
 
-    Without ``secrets`` the stored ones stay.  The first ``***`` stands for the newest of them, the
-    second for the one before: ``[new, "***"]`` rotates.  One that stands for none is left as it
-    is, and `parse` refuses it.
+    Without ``secrets`` the stored ones stay, and whether the service has made them.  The first
+    ``***`` stands for the newest of them, the second for the one before: ``[new, "***"]`` rotates.
+    One that stands for none is left as it is, and `parse` refuses it.
     """
-    filled = dict(options)
-    known = iter(_stored_secrets(stored))
+    filled = {name: value for name, value in options.items() if name != _GENERATED}
     given = options.get("secrets")
     if given is None:
         filled.pop("secrets", None)
-        return filled | ({"secrets": kept} if (kept := list(known)) else {})
+        if kept := _stored_secrets(stored):
+            filled["secrets"] = kept
+            filled |= {_GENERATED: True} if stored.get(_GENERATED) is True else {}
+        return filled
+    known = iter(_stored_secrets(stored))
     if isinstance(given, list):
         filled["secrets"] = [next(known, HIDDEN) if each == HIDDEN else each for each in given]
     return filled

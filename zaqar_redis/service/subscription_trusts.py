@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
+from zaqar_redis.service.subscription_options import TRUST_GRANTED
 
 _PREFIX = "trust+"
-_ID, _GRANTED = "trust_id", "trust_granted"
+_ID = "trust_id"
 
 
 class TrustGrants(Protocol):
@@ -42,7 +43,7 @@ class SubscriptionTrusts(ComposedVerbs):
             return options
         given = options.get(_ID)
         trust: str = yield self._grants.grant(token, project, ttl, given)
-        return options | {_ID: trust} | ({_GRANTED: True} if given is None else {})
+        return options | {_ID: trust} | ({TRUST_GRANTED: True} if given is None else {})
 
     @verb
     def end(self, subscriber: str, options: Mapping[str, Any]) -> Steps[None]:
@@ -65,7 +66,7 @@ def without_granted(
     service has made it, and so have it deleted.
     """
     granted = _granted(subscriber, stored)
-    kept = {name: value for name, value in options.items() if name != _GRANTED}
+    kept = {name: value for name, value in options.items() if name != TRUST_GRANTED}
     if granted is not None and kept.get(_ID) == granted:
         del kept[_ID]
     return kept
@@ -73,5 +74,5 @@ def without_granted(
 
 def _granted(subscriber: str, options: Mapping[str, Any]) -> str | None:
     trust = options.get(_ID)
-    is_ours = needs_trust(subscriber) and options.get(_GRANTED) is True
+    is_ours = needs_trust(subscriber) and options.get(TRUST_GRANTED) is True
     return trust if is_ours and isinstance(trust, str) else None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from zaqar_redis import errors, rules
+from zaqar_redis import clock, errors, rules
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import Page, Record, Subscription
 from zaqar_redis.service import subscription_options, subscription_trusts
@@ -206,7 +206,7 @@ class SubscriptionService(ComposedVerbs):
             raise errors.BadRequest(why='The subscriber is a socket: only its "ttl" can change.')
         renewed = seconds is not None and subscription_trusts.needs_trust(uri)
         if subscriber is not None or options is not None or renewed:
-            given = found.options if options is None else options
+            given = subscription_options.as_given(found.options) if options is None else options
             options = self._checked(uri, given, found)
             left = max(1, found.ttl - found.age) if seconds is None else seconds
             options = yield from self._granted(project, uri, options, token, left)
@@ -320,7 +320,7 @@ class SubscriptionService(ComposedVerbs):
             yield from self._end_trust(subscriber, options)
 
     def _seconds(self, ttl: int | None, longest: int | None) -> int:
-        seconds = rules.subscription_ttl(ttl, self._limits)
+        seconds = rules.subscription_ttl(ttl, self._limits, clock.process() / 1000)
         return seconds if longest is None else min(seconds, longest)
 
     def _checked(
@@ -334,8 +334,8 @@ class SubscriptionService(ComposedVerbs):
         stored = subscription_options.with_stored_secrets(options, known)
         before = "" if found is None else found.subscriber
         stored = subscription_trusts.without_granted(stored, before, known)
-        if subscriber.partition(":")[0] in _WEBHOOKS and "secrets" not in stored:
-            stored["secrets"] = [subscription_options.new_secret()]
+        if subscriber.partition(":")[0] in _WEBHOOKS:
+            stored = subscription_options.with_generated_secret(stored)
         self._check_subscriber(subscriber, subscription_options.parse(stored))
         return stored
 

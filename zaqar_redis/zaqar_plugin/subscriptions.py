@@ -11,6 +11,7 @@ from zaqar.storage import errors as storage_errors
 
 from zaqar_redis import errors
 from zaqar_redis.records import Subscription
+from zaqar_redis.service import subscription_options
 
 _CHANGEABLE = ("subscriber", "ttl", "options")
 
@@ -117,6 +118,6 @@ def _shown(subscription: Subscription) -> dict[str, Any]:
         "subscriber": subscription.subscriber,
         "ttl": subscription.ttl,
         "age": subscription.age,
-        "options": subscription.options,
+        "options": subscription_options.as_given(subscription.options),
         "confirmed": subscription.confirmed,
     }

@@ -55,15 +55,16 @@ class SubscriptionHandlers:
         same subscription, unchanged, and is asked to confirm again.
         """
         given = request.document
+        options = given.options or {}
         self._policy.authorize_subscription(
-            request.identity, request.project, given.subscriber, given.options
+            request.identity, request.project, given.subscriber, options
         )
         created = await self._subscriptions.create(
             request.project,
             self._stored(source),
             given.subscriber,
-            ttl=None if given.ttl is UNSET else given.ttl,
-            options=given.options,
+            ttl=given.ttl,
+            options=options,
             longest=longest(request),
             token=keystone_token(request),
         )

@@ -260,11 +260,10 @@ class ActionHandlers:
         self, request: SocketRequest, body: docs.SubscriptionCreateIn
     ) -> ActionResult:
         project, queue, socket = request.project, body.queue, request.subscriber
-        given: Any = {"ttl": body.ttl, "options": body.options, "longest": longest(request)}
+        options = body.options or {}
+        given: Any = {"ttl": body.ttl, "options": options, "longest": longest(request)}
         secret, wanted = "", None
-        self._policy.authorize_subscription(
-            request.identity, project, body.subscriber, body.options
-        )
+        self._policy.authorize_subscription(request.identity, project, body.subscriber, options)
         try:
             if body.subscriber:
                 created = await self._subscriptions.create(
@@ -272,7 +271,7 @@ class ActionHandlers:
                 )
                 id, secret, is_new = created.id, created.secret, created.is_new
             else:
-                wanted = subscription_options.parse(body.options).filter
+                wanted = subscription_options.parse(options).filter
                 id = await self._subscriptions.create_for_socket(
                     project, queue, socket.uri, **given
                 )

@@ -163,7 +163,7 @@ class SubscriptionCreateIn(QueueIn, kw_only=True):
     #: None, or '': the socket
     subscriber: str | None = None
     ttl: int | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] | None = None
     #: of the socket's pushes
     with_attributes: bool | None = None
 
