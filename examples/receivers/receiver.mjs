@@ -22,7 +22,8 @@ const handled = new Set(lines.map((line) => JSON.parse(line).webhook));
 // Put your work here, in one transaction with the webhook-id if you have a database.
 function handleOnce(webhook, message) {
   if (handled.has(webhook)) return;
-  appendFileSync(log, JSON.stringify({ webhook, id: message.id, body: message.body }) + "\n");
+  const id = webhook.split(".").at(-1); // of the message; before it is the subscription's
+  appendFileSync(log, JSON.stringify({ webhook, id, body: message.body }) + "\n");
   handled.add(webhook);
 }
 

@@ -32,7 +32,8 @@ def handle_once(webhook_id: str, message: dict[str, Any]) -> None:
     with closing(sqlite3.connect(DATABASE, timeout=5)) as database, database:
         if database.execute("INSERT OR IGNORE INTO webhooks VALUES (?)", [webhook_id]).rowcount:
             # Your work: here it stores the message.
-            row = message["id"], json.dumps(message["body"])
+            id = webhook_id.rpartition(".")[2]  # of the message; before it is the subscription's
+            row = id, json.dumps(message["body"])
             database.execute("INSERT INTO messages VALUES (?, ?)", row)
 
 

@@ -110,8 +110,8 @@ def test_topic_is_named_as_a_topic(subscriptions: ConfirmedSubscriptions) -> Non
     (sent,) = subscriptions.recorder.sent
     assert sent.queue == "topic:t"
     assert sent.document["URL-Paths"] == f"/v2/topics/t/subscriptions/{id}/confirm"
-    assert sent.document["topic_name"] == "t"
-    assert "queue_name" not in sent.document
+    assert sent.document["queue_name"] == "t"
+    assert "topic_name" not in sent.document
     assert sent.document["Message"].endswith("the topic: t")
 
 
@@ -134,6 +134,10 @@ def test_subscriber_that_ends_it_is_told(subscriptions: ConfirmedSubscriptions) 
     subscriptions.confirm(id, True)
     subscriptions.confirm(id, False)
     assert subscriptions.kinds() == ["SubscriptionConfirmation", "UnsubscribeConfirmation"]
+    assert subscriptions.recorder.sent[1].document["Message"] == (
+        "You have unsubscribed successfully to the queue: q, "
+        "you can resubscribe it by using confirmed=True."
+    )
 
 
 def test_nothing_may_be_sent_to_a_subscriber_before_it_confirms(

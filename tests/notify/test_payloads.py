@@ -42,15 +42,15 @@ def document(*messages: Message, **options: Any) -> Any:
 # -- stock Zaqar's ---------------------------------------------------------
 
 
-def test_notification_has_what_stock_sends_and_an_id() -> None:
-    found = payload()
+@pytest.mark.parametrize(("source", "name"), [("q", "q"), ("topic:t", "t")])
+def test_notification_has_what_stock_sends(source: str, name: str) -> None:
+    found = payload(source=source)
     assert found.headers == {"content-type": "application/json"}
     assert json.loads(found.body) == {
-        "id": "m1",
         "body": {"n": 1},
         "ttl": 60,
         "Message_Type": "Notification",
-        "queue_name": "q",
+        "queue_name": name,
     }
 
 
@@ -66,19 +66,13 @@ def test_delay_and_attributes_are_there_if_the_message_has_them() -> None:
     assert (found["attributes"]["count"], found["attributes"]["share"]) == (7, 0.5)
 
 
-def test_batch_is_a_list_also_of_one_message() -> None:
+def test_batch_is_a_list_with_ids_also_of_one_message() -> None:
     kind = {"Message_Type": "Notification", "queue_name": "q"}
     one, two = ({"id": "m1", "body": {"n": 1}}, {"id": "m2", "body": "two"})
     assert document(batch=10) == kind | {"messages": [one | {"ttl": 60}]}
     assert document(MESSAGE, OTHER, batch=10) == kind | {
         "messages": [one | {"ttl": 60}, two | {"ttl": 60}]
     }
-
-
-def test_notification_of_a_topic_names_the_topic() -> None:
-    found = document(source="topic:t")
-    assert found["topic_name"] == "t"
-    assert "queue_name" not in found
 
 
 def test_post_data_has_the_message_in_place_of_its_mark() -> None:

@@ -121,7 +121,7 @@ def _post(
     receiver: RunningReceiver, id: str, body: str, *, secret: str | None = None, age: int = 0
 ) -> int:
     """Sends a webhook as the service would; by default with the right secret."""
-    message = {"Message_Type": "Notification", "queue_name": "q", "id": id, "body": body}
+    message = {"Message_Type": "Notification", "queue_name": "q", "body": body, "ttl": 60}
     content = json.dumps(message).encode()
     chosen = receiver.secret if secret is None else secret
     signed = signed_headers([chosen] if chosen else [], id, int(time.time()) - age, content)

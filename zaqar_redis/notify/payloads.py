@@ -69,15 +69,13 @@ def _notification(delivery: Delivery) -> dict[str, Any]:
 
 
 def _notifications(delivery: Delivery) -> dict[str, Any]:
-    return _kind(delivery.source) | {"messages": [_message(each) for each in delivery.messages]}
+    shown = [{"id": each.id} | _message(each) for each in delivery.messages]
+    return _kind(delivery.source) | {"messages": shown}
 
 
 def _message(message: Message) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "id": message.id,
-        "body": msgspec.Raw(message.body),
-        "ttl": message.ttl,
-    }
+    """API: without its id, which the header ``webhook-id`` has."""
+    shown: dict[str, Any] = {"body": msgspec.Raw(message.body), "ttl": message.ttl}
     if message.delay:
         shown["delay"] = message.delay
     if message.attributes:
@@ -90,9 +88,9 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _kind(source: str) -> dict[str, Any]:
+    # API: of a topic as well
     name = source.removeprefix(rules.TOPIC_PREFIX)
-    kind = "topic_name" if rules.is_topic(source) else "queue_name"
-    return {"Message_Type": "Notification", kind: name}
+    return {"Message_Type": "Notification", "queue_name": name}
 
 
 def _traceparent(delivery: Delivery) -> str:

@@ -67,7 +67,7 @@ def _delivery(project: str, source: str, subscription: Subscription) -> Delivery
     notice = {
         "Message_Type": "Test",
         "Message": f"This is a test of a subscription to the {kind} {name}.",
-        f"{kind}_name": name,
+        "queue_name": name,
     }
     return Delivery(
         project,

@@ -39,8 +39,8 @@ class SubscriptionNotices(ComposedVerbs):
     def tell_unsubscribed(self, project: str, subscription: Subscription) -> Steps[None]:
         """API: `UnsubscribeConfirmation`."""
         text = (
-            f"You have unsubscribed from the {_named(subscription)}; "
-            "send SubscribeBody to subscribe to it again"
+            f"You have unsubscribed successfully to the {_named(subscription)}, "
+            "you can resubscribe it by using confirmed=True."
         )
         yield self._send(project, subscription, "UnsubscribeConfirmation", text)
 
@@ -62,7 +62,7 @@ class SubscriptionNotices(ComposedVerbs):
             "URL-Expires": signed.expires,
             "SubscribeBody": {"confirmed": True},
             "UnsubscribeBody": {"confirmed": False},
-            "queue_name" if name == subscription.source else "topic_name": name,
+            "queue_name": name,
         }
         return self._send_notice(
             project, subscription.source, subscription.id, msgspec.json.encode(document), left
