@@ -379,6 +379,13 @@ def test_subscriptions_of_other_queues_and_projects_are_hidden(api: ZaqarTestCli
     assert _shown(api, id)["ttl"] == 3600
 
 
+def test_subscribers_of_stocks_listing_tests_are_taken(api: ZaqarTestClient) -> None:
+    """Their addresses are checked when something is delivered: see tests/notify/test_addresses."""
+    for number in range(15):
+        _new(api, f"http://{number}")
+    assert len(_listed(api, limit=20)) == 15
+
+
 def test_purge_deletes_all_subscriptions_whatever_their_number(api: ZaqarTestClient) -> None:
     """API defect S9: stock deletes the first ten."""
     for number in range(25):

@@ -95,15 +95,10 @@ class AddressGuard:
         return socket.socket(family, kind, protocol)
 
 
-def literal(host: str) -> Address | None:
-    """Returns the address that a host is written as, in any spelling; None: it is a name."""
-    host = host.rstrip(".")
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        pass
+def ipv4_literal(host: str) -> IPv4Address | None:
+    """Returns the address that a host is written as, in any spelling; None: it is no such one."""
     try:  # decimal, octal, hexadecimal, or shorter than four numbers
-        return IPv4Address(socket.inet_aton(host))
+        return IPv4Address(socket.inet_aton(host.removesuffix(".")))
     except (OSError, ValueError):
         return None
 

@@ -59,6 +59,7 @@ class HttpTarget:
         self._is_closed = False
 
     def check(self, subscriber: str, options: SubscriptionOptions) -> None:
+        # Not whether its address may be reached: the guard asks that of each connection.
         try:
             url = URL(subscriber)
             host, port = url.raw_host or "", url.explicit_port
@@ -69,21 +70,13 @@ class HttpTarget:
                 why='"subscriber" must be a URI like https://host/path, with a host, and a port '
                 "from 1 to 65535 or none."
             )
-        address = addresses.literal(host)
         labels = host.removesuffix(".").split(".")
         # RFC 1035, 2.3.4
-        if address is None and not all(0 < len(each) <= _LABEL_MAX for each in labels):
+        if not all(0 < len(each) <= _LABEL_MAX for each in labels):
             raise errors.BadRequest(
                 why=f'"subscriber": {host} is no name of a host: between its dots are 1 to 63 '
                 "characters."
             )
-        if address is not None and not self._guard.allows(address):
-            raise errors.BadRequest(
-                why=f'"subscriber": the address of {host} is not allowed: it is not public, '
-                "nor of a network that the operator allows by [notification] allowed_networks."
-            )
-        if address is not None and address.version == 4 and host != str(address):
-            raise errors.BadRequest(why=f'"subscriber": the address {host} is written {address}.')
 
     def _open(self) -> aiohttp.ClientSession:
         settings = self._settings
@@ -239,7 +232,11 @@ def _requested(uri: str) -> tuple[URL, dict[str, str]]:
     url = URL(uri)
     if url.scheme not in _SCHEMES:
         raise ValueError(url.scheme)
-    return url.with_user(None).with_fragment(None), _credentials(url)
+    requested = url.with_user(None).with_fragment(None)
+    address = addresses.ipv4_literal(url.raw_host or "")
+    if address is not None:  # aiohttp refuses other spellings, like 0 or 127.1
+        requested = requested.with_host(str(address))
+    return requested, _credentials(url)
 
 
 def _given_headers(options: SubscriptionOptions) -> Mapping[str, str]:
