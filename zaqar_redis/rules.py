@@ -348,8 +348,8 @@ def subscriber_scheme(uri: str, schemes: Collection[str]) -> str:
     scheme = uri.partition(":")[0]
     if scheme not in schemes:
         raise errors.BadRequest(
-            why=f'The value of "subscriber" must be a URI with one of the schemes '
-            f"{', '.join(sorted(schemes))}."
+            why="The subscriber type of subscription must be supported in the list "
+            f"{sorted(schemes)}."
         )
     if not _PRINTABLE.fullmatch(uri):
         raise errors.BadRequest(

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.client import ZaqarTestClient, refused
+from tests.api.client import NOTHING, ZaqarTestClient, refused
 
 HOOK = "http://example.org/hook"
 #: The default of Heat's OS::Zaqar::Subscription.
@@ -271,13 +271,13 @@ WRONG_FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"ttl": 0}, "at least 60 seconds"),
     ({"ttl": 59}, "at least 60 seconds"),
     ({"ttl": -1}, "at least 60 seconds"),
-    ({"ttl": "600"}, "ttl"),
-    ({"ttl": 600.5}, "ttl"),
-    ({"ttl": True}, "ttl"),
+    ({"ttl": "600"}, "TTL"),
+    ({"ttl": 600.5}, "TTL"),
+    ({"ttl": True}, "TTL"),
     ({"ttl": 2**38}, "must be less than 9999-12-31"),
     ({"ttl": 10**40}, "must be less than 9999-12-31"),
-    ({"options": []}, "options"),
-    ({"options": "x"}, "options"),
+    ({"options": []}, "Options"),
+    ({"options": "x"}, "Options"),
     ({"options": {"secrets": 5}}, "secrets"),
     ({"options": {"secrets": ["***", "***"]}}, "secrets"),
     ({"options": {"_retry_policy": {"minimum_delay": 30}}}, "maximum_delay"),
@@ -298,8 +298,8 @@ def test_wrong_subscription_is_refused_and_nothing_is_created(
 def test_subscription_without_a_subscriber_is_refused(api: ZaqarTestClient) -> None:
     refused(api.request("POST", PATH, {"ttl": 600}), 400, "subscriber")
     refused(api.request("POST", PATH, {"subscriber": None}), 400, "subscriber")
-    refused(api.request("POST", PATH), 400, "empty")
-    refused(api.request("POST", PATH, []), 400, "object")
+    refused(api.request("POST", PATH), 400, "subscriber")
+    refused(api.request("POST", PATH, []), 400, "dict")
     assert api.get("/queues").json()["queues"] == []
 
 
@@ -322,11 +322,52 @@ def test_wrong_update_is_refused_and_changes_nothing(
     assert _shown(api, id) | {"age": 0} == before | {"age": 0}
 
 
-@pytest.mark.parametrize("document", [{}, {"confirmed": None}, {"confirmed": "true"}, []])
+@pytest.mark.parametrize("document", [NOTHING, {}, {"confirmed": None}, {"confirmed": "true"}, []])
 def test_wrong_confirmation_is_refused(api: ZaqarTestClient, document: object) -> None:
     id = _new(api)
-    refused(api.request("PUT", f"{PATH}/{id}/confirm", document), 400, "Request body")
+    word = "Request body" if document == [] else "The 'confirmed' should be boolean."
+    refused(api.request("PUT", f"{PATH}/{id}/confirm", document), 400, word)
     assert _shown(api, id)["confirmed"] is False
+
+
+#: What stock's tests look for: zaqar/tests/unit/transport/wsgi/v2_0/test_subscriptions.py
+STOCK_TEXTS: list[tuple[str, str, object, str]] = [
+    ("POST", "", NOTHING, "Missing parameter subscriber in body."),
+    ("POST", "", {}, "Missing parameter subscriber in body."),
+    ("POST", "", {"subscriber": HOOK, "options": 1}, "Options must be a dict."),
+    ("POST", "", {"subscriber": HOOK, "ttl": "invalid"}, "TTL must be an integer."),
+    ("POST", "", [1], "Subscriptions must be a dict."),
+    ("PATCH", "/x", [1], "Subscriptions must be a dict."),
+    ("PATCH", "/x", {"ttl": "invalid"}, "TTL must be an integer."),
+    ("PATCH", "/x", {"options": [1]}, "Options must be a dict."),
+    ("PUT", "/x/confirm", {"confirmed": 123}, "The 'confirmed' should be boolean."),
+]
+
+
+@pytest.mark.parametrize(("method", "item", "document", "text"), STOCK_TEXTS)
+def test_wrong_request_is_refused_in_stocks_words(
+    api: ZaqarTestClient, method: str, item: str, document: object, text: str
+) -> None:
+    answer = api.request(method, PATH + item, document)
+    refused(answer, 400)
+    assert answer.json()["description"] == text
+
+
+@pytest.mark.parametrize("subscriber", ["fake", "email://fake"])
+def test_subscriber_of_another_scheme_is_refused_in_stocks_words(
+    api: ZaqarTestClient, subscriber: str
+) -> None:
+    text = "The subscriber type of subscription must be supported in the list ['channel', 'http'"
+    refused(_create(api, subscriber), 400, text)
+
+
+@pytest.mark.parametrize("path", [PATH, f"{PATH}/x/confirm"])
+def test_document_that_is_no_json_is_refused_in_stocks_words(
+    api: ZaqarTestClient, path: str
+) -> None:
+    method = "POST" if path == PATH else "PUT"
+    answer = api.request(method, path, content=b"{confirmed:123}")
+    refused(answer, 400, "body could not be parsed")
 
 
 @pytest.mark.parametrize("id", [str(uuid.UUID(int=0)), "none", "%00", "a b"])

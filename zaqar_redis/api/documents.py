@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import quote_plus
@@ -46,6 +47,9 @@ encode = msgspec.json.Encoder().encode
 #: Fields of a subscription.
 _CHANGEABLE = SubscriptionChangeIn.__struct_fields__
 
+_NO_TEXTS: Mapping[str, str] = {}
+#: What the decoder says of the document itself.
+_MISSING = re.compile(r"Object missing required field `(.*)`")
 #: Raised by the JSON decoder, or by our check for UTF-8.
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -132,16 +136,18 @@ def _given(document: PoolChangeIn | SubscriptionChangeIn) -> dict[str, Any]:
     }
 
 
-def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
-    """Returns the document of a request.  Raises BadBody."""
+def decode(
+    decoder: msgspec.json.Decoder[T], data: bytes, texts: Mapping[str, str] = _NO_TEXTS
+) -> T:
+    """Returns the document of a request.  Raises BadBody; *texts*: see `api.routes.Body`."""
     if not data:
-        raise errors.BadBody(why="Request body can not be empty.")
+        raise errors.BadBody(why=texts.get("", "Request body can not be empty."))
     try:
         if not data.isascii():
             data.decode()  # the decoder does not check UTF-8 inside raw bodies
         document = decoder.decode(data)
     except msgspec.ValidationError as error:
-        raise errors.BadBody(why=f"Request body: {error}.") from None
+        raise errors.BadBody(why=_invalid(str(error), texts)) from None
     except RecursionError:
         raise errors.BadBody(why="Request body: nested too deeply.") from None
     except _MALFORMED as error:
@@ -149,6 +155,14 @@ def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
     if isinstance(document, (msgspec.Struct, msgspec.Raw, dict, list)):
         return document
     raise errors.BadBody(why="Request body must be an object or an array.")
+
+
+def _invalid(found: str, texts: Mapping[str, str]) -> str:
+    """Returns the text of an error of the decoder: ``Expected `int`, got `str` - at `$.ttl` ``."""
+    what, _, place = found.partition(" - at ")
+    missing = _MISSING.fullmatch(what)
+    wrong = place.strip("`") or (missing[1] if missing else "$")
+    return texts.get(wrong, f"Request body: {found}.")
 
 
 def _checksum(body: bytes) -> bytes:

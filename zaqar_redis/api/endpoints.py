@@ -53,7 +53,7 @@ class Endpoint:
                     why=f"{body.noun} is changed with {body.media_type}."
                 )
             if request.data or body.default is None:
-                request.document = documents.decode(decoder, request.data)
+                request.document = documents.decode(decoder, request.data, body.texts)
             else:
                 request.document = body.default
         return self._handler(request, *params)

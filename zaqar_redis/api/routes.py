@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -45,6 +45,9 @@ class Body(Struct, frozen=True):
     #: the document of a request without a body; None: it needs one
     default: Any = None
     media_type: str = JSON
+    #: what errors say in the place of the decoder, in stock's words, by what is wrong: a value of
+    #: another kind ("$.ttl", "$" is the document), a missing field ("ttl"), no document ("")
+    texts: Mapping[str, str] = {}
     #: of one that is too large
     error: type[errors.Problem] = errors.BadRequest
 

@@ -12,15 +12,28 @@ from zaqar_redis.api import subscription_schemas as schemas
 from zaqar_redis.api.rest.subscriptions import SubscriptionHandlers
 from zaqar_redis.api.routes import ApiRoute, Body, delete, get, patch, post, put
 
+#: API: the texts of stock Zaqar's errors, which its clients' tests look for.
+_TEXTS = {
+    "$": "Subscriptions must be a dict.",
+    "$.ttl": "TTL must be an integer.",
+    "$.options": "Options must be a dict.",
+}
+_NO_SUBSCRIBER = dict.fromkeys(("", "subscriber"), "Missing parameter subscriber in body.")
+_NOT_CONFIRMED = dict.fromkeys(
+    ("", "confirmed", "$.confirmed"), "The 'confirmed' should be boolean."
+)
+
 
 def subscription_routes(subscriptions: SubscriptionHandlers, source: str) -> Iterator[ApiRoute]:
     """Yields the routes of subscriptions to what is at the path *source*."""
-    new = Body(schemas.SubscriptionIn, "A subscription")
+    new = Body(schemas.SubscriptionIn, "A subscription", texts=_TEXTS | _NO_SUBSCRIBER)
     one_of = [{"required": [name]} for name in schemas.SubscriptionChangeIn.__struct_fields__]
     change = Body(
-        Annotated[schemas.SubscriptionChangeIn, docs.about(anyOf=one_of)], "A subscription"
+        Annotated[schemas.SubscriptionChangeIn, docs.about(anyOf=one_of)],
+        "A subscription",
+        texts=_TEXTS,
     )
-    confirmation = Body(schemas.ConfirmationIn, "A confirmation")
+    confirmation = Body(schemas.ConfirmationIn, "A confirmation", texts=_NOT_CONFIRMED)
     missing, taken = (errors.NotFound,), (errors.SubscriberTaken,)
     collection = f"{source}/subscriptions"
     subscription = f"{collection}/{{subscription}}"

@@ -53,9 +53,10 @@ class Action:
 
     def read(self, data: bytes) -> Any:
         """Returns the body of a request.  Raises BadBody, BadRequest."""
-        if self._limit is not None and len(data) > self._limit.size_max:
-            raise self._limit.too_large()
-        return documents.decode(self._decoder, data)
+        limit = self._limit
+        if limit is not None and len(data) > limit.size_max:
+            raise limit.too_large()
+        return documents.decode(self._decoder, data, {} if limit is None else limit.texts)
 
 
 class ActionHandlers:
