@@ -57,8 +57,8 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
         raise errors.BadRequest(why='The value of "_enable_encrypt_messages" must be a boolean.')
     if encrypt and not can_encrypt:
         raise errors.BadRequest(
-            why='"_enable_encrypt_messages" needs the option message_encryption_key, '
-            "which the operator has not set."
+            why='"_enable_encrypt_messages" needs the option [transport] '
+            "message_encryption_key, which the operator has not set."
         )
     if not rules.nested_within(metadata, rules.NESTING_MAX):
         raise errors.BadRequest(

@@ -30,7 +30,9 @@ class ApiSettings(msgspec.Struct, frozen=True):
     mail: MailSettings = MailSettings()
     admin_mode: Annotated[
         bool,
-        "Serve /v2/health, /v2/pools and /v2/flavors, to everybody who can reach this service.",
+        "With [auth] strategy = none, serve the calls for operators, like /v2/health, /v2/pools "
+        "and /v2/flavors, to everybody who can reach this service. With other strategies, like "
+        "keystone, administrators have them, whatever this is.",
     ] = False
     enable_checksum: Annotated[bool, "Add a checksum of the body to every message."] = False
     signing_key: Annotated[

@@ -215,7 +215,8 @@ class MessageService(ComposedVerbs):
     def _require_cipher(self) -> BodyCipher:
         if self._cipher is None:
             raise errors.BadConfiguration(
-                "message_encryption_key is not set, but encrypted messages or queues need it"
+                "[transport] message_encryption_key is not set, but encrypted messages or queues "
+                "need it"
             )
         return self._cipher
 
