@@ -51,8 +51,6 @@ def delivered(
     [
         (200, Outcome.DELIVERED),
         (204, Outcome.DELIVERED),
-        (303, Outcome.DELIVERED),
-        (304, Outcome.DELIVERED),
         (400, Outcome.REFUSED),
         (404, Outcome.REFUSED),
         (408, Outcome.RETRY),
@@ -302,6 +300,31 @@ def _redirecting(to: str, status: int = 307, times: int = 1) -> Answering:
     return answering
 
 
+@pytest.mark.parametrize(
+    ("status", "location", "error"),
+    [
+        # What answers a GET there, a page that asks to log in, says nothing about the messages.
+        (
+            303,
+            "https://me:p@login.test/?t=1",
+            "a redirect to https://login.test, which is not followed",
+        ),
+        (300, "https://b.test:8443/c", "a redirect to https://b.test:8443, which is not followed"),
+        (303, "file:///etc/passwd", "a redirect to what is no URI of a host"),
+        (303, "http://[::1", "a redirect to what is no URI of a host"),
+        *((status, None, "a redirect without a Location") for status in (301, 302, 303, 304, 307)),
+    ],
+)
+def test_redirect_that_does_not_lead_on_delivers_nothing(
+    status: int, location: str | None, error: str
+) -> None:
+    headers = "Retry-After: 17\r\n" + (f"Location: {location}\r\n" if location else "")
+    result, found = delivered(answer(status, headers))
+    assert len(found.received) == 1
+    assert (result.outcome, result.status, result.retry_after) == (Outcome.RETRY, status, 17)
+    assert result.error == f"{found.uri('')} answered {status}: {error}"
+
+
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_redirected_message_is_posted_again(status: int) -> None:
     result, found = delivered(_redirecting("/b?c", status), "/a")
@@ -314,21 +337,23 @@ def test_redirected_message_is_posted_again(status: int) -> None:
 def test_endpoint_that_redirects_to_itself_is_asked_four_times() -> None:
     result, found = delivered(_redirecting("/", times=1000))
     assert (result.outcome, len(found.received)) == (Outcome.RETRY, 4)
-    assert result.error == f"{found.uri('')} redirected more than 3 times"
+    asked = found.uri("")
+    error = f"{asked} answered 307: a redirect to {asked}, and no more than 3 are followed"
+    assert (result.error, result.status) == (error, 307)
 
 
 @pytest.mark.parametrize(
     ("to", "error"),
     [
-        ("ftp://127.0.0.1/", "redirected to what is neither http nor https"),
-        ("file:///etc/passwd", "redirected to what is neither http nor https"),
-        ("http://[::1", "redirected to what is no URI"),
+        ("ftp://127.0.0.1/", "a redirect to what is neither http nor https"),
+        ("file:///etc/passwd", "a redirect to what is neither http nor https"),
+        ("http://[::1", "a redirect to what is no URI of a host"),
     ],
 )
 def test_redirect_to_something_else_than_http_is_not_followed(to: str, error: str) -> None:
     result, found = delivered(_redirecting(to))
     assert result.outcome is Outcome.RETRY
-    assert result.error == f"{found.uri('')} {error}"
+    assert (result.error, result.status) == (f"{found.uri('')} answered 307: {error}", 307)
 
 
 def test_redirect_from_https_to_http_is_not_followed(tmp_path: Path) -> None:
@@ -341,7 +366,10 @@ def test_redirect_from_https_to_http_is_not_followed(tmp_path: Path) -> None:
             http_target(settings) as target,
         ):
             result = await target.deliver(delivery(found.uri(scheme="https")))
-        assert result.error == f"{found.uri('', 'https')} redirected from https to http"
+        asked, to = found.uri("", "https"), plain.uri("")
+        assert result.error == (
+            f"{asked} answered 307: a redirect from https to {to}, which is not followed"
+        )
         assert plain.received == []
 
     asyncio.run(run())

@@ -27,20 +27,39 @@ _RETRIED = (408, 425, 429)
 
 
 class BadRedirect(Exception):
-    """An endpoint redirects to where a webhook does not go; the text says why."""
+    """An endpoint redirects to where a webhook does not go."""
+
+    def __init__(self, url: URL, status: int, why: str) -> None:
+        """*url* answered with *status*; *why* says where that leads."""
+        super().__init__(f"{url.origin()} answered {status}: a redirect {why}")
+        self.status = status
 
 
 def judged(url: URL, status: int, headers: Mapping[str, str]) -> Result:
-    """Returns what an answer with this status means; other redirects were followed before."""
-    if 200 <= status < 400:
+    """Returns what an answer with this status means; redirects that lead on were followed before.
+
+    One that is left was not: whatever is behind it, a login for example, has not got the messages.
+    """
+    if 200 <= status < 300:
         return Result(Outcome.DELIVERED, status=status)
     error = f"{url.origin()} answered {status}"
+    if 300 <= status < 400:
+        error += f": {_redirect_left(url, headers.get('Location'))}"
     if status == 410:
         return Result(Outcome.GONE, error, status)
     if 400 <= status < 500 and status not in _RETRIED:
         return Result(Outcome.REFUSED, error, status)
     wanted = retry_after(headers.get("Retry-After", ""), time.time())
     return Result(Outcome.RETRY, error, status, wanted)
+
+
+def _redirect_left(url: URL, location: str | None) -> str:
+    if location is None:
+        return "a redirect without a Location"
+    try:
+        return f"a redirect to {url.join(URL(location)).origin()}, which is not followed"
+    except ValueError:
+        return "a redirect to what is no URI of a host"
 
 
 def retry_after(value: str, now: float) -> float | None:
@@ -71,7 +90,8 @@ def failure(error: Exception, url: URL, seconds: float) -> Result:
         isinstance(error, ValueError) and not isinstance(error, aiohttp.ClientError)
     ):
         return Result(Outcome.REFUSED, f"no request can be written for {origin}")
-    return Result(Outcome.RETRY, _described(error, origin, seconds))
+    status = error.status if isinstance(error, BadRedirect) else 0
+    return Result(Outcome.RETRY, _described(error, origin, seconds), status)
 
 
 def _described(error: Exception, origin: URL, seconds: float) -> str:
@@ -79,7 +99,7 @@ def _described(error: Exception, origin: URL, seconds: float) -> str:
         case TimeoutError():
             return f"{origin} did not answer within {seconds:g} s"
         case BadRedirect():
-            return f"{origin} {error}"
+            return str(error)
         case aiohttp.ClientConnectorDNSError():
             return f"the name of {origin} could not be resolved"
         case aiohttp.ClientConnectorCertificateError():

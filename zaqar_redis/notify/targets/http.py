@@ -39,7 +39,7 @@ ANSWER_MAX = 64 * 1024
 #: Seconds that an idle connection is kept: less than common servers keep it (5 s), which would else
 #: close it while a request is under way.
 _KEPT = 4.0
-#: Redirects that repeat the request. RFC 9110, 15.4: after 303 the request has been received.
+#: Redirects that repeat the request. RFC 9110, 15.4: after 303 another one would follow, a GET.
 _REDIRECTS = (301, 302, 307, 308)
 _HEADERS = {"User-Agent": "zaqar-redis", "Accept": "*/*", "Accept-Encoding": "identity"}
 
@@ -153,7 +153,8 @@ class HttpTarget:
         """
         until = time.monotonic() + seconds
         timeout = _timeout(seconds)
-        for _ in range(self._settings.max_redirects + 1):
+        most, followed = self._settings.max_redirects, 0
+        while True:
             answer = await session.post(
                 attempt.url,
                 data=attempt.body,
@@ -165,11 +166,15 @@ class HttpTarget:
             if answer.status not in _REDIRECTS or location is None:
                 return answer
             answer.release()
-            attempt.redirect(location)
+            asked = attempt.url
+            attempt.redirect(answer.status, location)
+            if followed == most:
+                why = f"to {attempt.url.origin()}, and no more than {most} are followed"
+                raise answers.BadRedirect(asked, answer.status, why)
+            followed += 1
             if until <= time.monotonic():
                 raise TimeoutError
             timeout = _timeout(until - time.monotonic())
-        raise answers.BadRedirect(f"redirected more than {self._settings.max_redirects} times")
 
 
 def create(context: TargetContext) -> HttpTarget:
@@ -193,18 +198,19 @@ class _Attempt:
     def headers(self) -> Mapping[str, str]:
         return {**self._own, **self._given}
 
-    def redirect(self, location: str) -> None:
+    def redirect(self, status: int, location: str) -> None:
         """Raises BadRedirect."""
         old = self.url
         try:
             new = old.join(URL(location))
             if new.scheme not in _SCHEMES:
-                raise answers.BadRedirect("redirected to what is neither http nor https")
+                raise answers.BadRedirect(old, status, "to what is neither http nor https")
             new = new.with_user(None).with_fragment(None)
+            to = new.origin()
         except ValueError:
-            raise answers.BadRedirect("redirected to what is no URI") from None
+            raise answers.BadRedirect(old, status, "to what is no URI of a host") from None
         if old.scheme == "https" and new.scheme == "http":
-            raise answers.BadRedirect("redirected from https to http")
+            raise answers.BadRedirect(old, status, f"from https to {to}, which is not followed")
         is_upgrade = (
             old.raw_host == new.raw_host
             and (old.scheme, new.scheme) == ("http", "https")
