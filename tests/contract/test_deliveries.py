@@ -46,13 +46,15 @@ class Taker:
         store = self._store
         return store.run(self._deliveries.take(store.project, "q", self._token, LEASE_MS))
 
-    def maybe_step(self, settled: SettledDeliveries = NOTHING) -> DeliveryStep | None:
+    def maybe_step(
+        self, settled: SettledDeliveries = NOTHING, limit: int = 100
+    ) -> DeliveryStep | None:
         store = self._store
         step = store.run(
             self._deliveries.step(
                 *(store.project, "q", self._token, LEASE_MS, settled),
                 after=self.after,
-                limit=100,
+                limit=limit,
                 due_limit=100,
             )
         )
@@ -72,6 +74,17 @@ class Taker:
     def waiting(self, limit: int = 100) -> Sequence[str]:
         store = self._store
         return store.run(self._deliveries.waiting(store.project, "q", "", limit))
+
+    def hints(self) -> Sequence[str]:
+        """Returns the list of those that come from now on."""
+        hints: list[str] = []
+
+        def listen(project: str, queue: str) -> None:
+            if project == self._store.project:
+                hints.append(queue)
+
+        self._store.run(self._deliveries.watch(listen))
+        return hints
 
     def release(self) -> None:
         store = self._store
@@ -183,6 +196,38 @@ def test_posts_are_entered_in_order_each_once(store: ContractStore, taker: Taker
     assert entered(taker.step()) == []
     taker.after = b"0"
     assert entered(taker.step(SettledDeliveries([step.entries[0].id]))) == ["c"]
+
+
+def test_post_tells_a_notifier_that_has_read_all_whatever_is_not_settled(
+    store: ContractStore, taker: Taker
+) -> None:
+    hints = taker.hints()
+
+    def is_told(body: str, times: int) -> None:
+        store.post(body)
+        store.wait_for(lambda: len(hints) >= times, "the hint")
+
+    is_told("a", 1)
+    assert entered(taker.step()) == ["a"]  # a slow subscriber has not got it yet
+    for times in range(2, 5):
+        assert not taker.step().entries
+        is_told(f"b{times}", times)
+        assert entered(taker.step()) == [f"b{times}"]
+    assert len(hints) == 4
+
+
+def test_post_does_not_tell_a_notifier_that_reads_on(store: ContractStore, taker: Taker) -> None:
+    hints = taker.hints()
+    store.post("a")
+    assert entered(taker.step()) == ["a"]
+    store.post("b")  # the next step of the notifier reads it
+    assert taker.maybe_step(limit=0)
+    store.post("c")  # it has no room, and reads when it has some
+    assert entered(taker.step()) == ["b", "c"]
+    assert not taker.step().entries
+    store.post("d")
+    store.wait_for(lambda: len(hints) >= 2, "the hint")
+    assert len(hints) == 2
 
 
 def test_large_post_is_entered_in_parts(store: ContractStore, taker: Taker) -> None:

@@ -25,14 +25,14 @@ CLIENT = "3381af92-2b9e-11e3-b191-71861300734c"
 
 @contextlib.asynccontextmanager
 async def local_notifier(
-    uri: str, memory: int | None = None
+    uri: str, memory: int | None = None, settings: NotifierSettings | None = None
 ) -> AsyncIterator[tuple[Driver, Notifier]]:
     """Runs a notifier on a store; *memory*: bytes of messages that it may have."""
     driver = load(uri, {})
     await driver.start()
     messages = MessageService(driver, rules.Limits(), None, LongPoll(driver.feed, 1))
     targets = Targets(TargetContext(messages, driver.messages.dead_letter, http=LOOPBACK))
-    notifier = Notifier(driver, messages, targets, NotifierSettings())
+    notifier = Notifier(driver, messages, targets, settings or NotifierSettings())
     if memory is not None:
         notifier.memory = MessageMemory(memory)
     await notifier.start()

@@ -20,9 +20,10 @@ from tests.support import servers
 from tests.support.notifiers import notifier as notifier_process
 from tests.support.stores import ContractStore
 from zaqar_redis.notify import notifier as notifier_module
+from zaqar_redis.notify import source as source_module
 from zaqar_redis.notify.lane import Lane
 from zaqar_redis.notify.leased_queue import LeasedQueue
-from zaqar_redis.notify.notifier import Notifier
+from zaqar_redis.notify.notifier import Notifier, NotifierSettings
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.deliveries import (
     DeliveryState,
@@ -94,6 +95,40 @@ async def _post_to_a_slow_lane(uri: str, project: str) -> None:
         timers, count = loop.timers, len(found.received)
         await wait_for(lambda: len(found.received) >= count + 10)
         assert loop.timers - timers < 40
+
+
+def test_subscriber_that_hangs_delays_neither_others_nor_its_own_attempts(
+    project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "_LINGER_SECONDS", 600)  # nothing but a hint wakes it
+    with servers.redis_server() as server:
+        asyncio.run(_post_beside_a_subscriber_that_hangs(server.uri, project))
+
+
+async def _post_beside_a_subscriber_that_hangs(uri: str, project: str) -> None:
+    goes_on, ok = asyncio.Event(), answer(204)
+
+    async def receive(request: ReceivedRequest, writer: Writer) -> None:
+        if "/hangs" in request.line:
+            await goes_on.wait()
+        await ok(request, writer)
+
+    def both_have(number: int) -> bool:
+        hung = sum("/hangs" in request.line for request in found.received)
+        return hung == number and len(found.received) == 2 * number
+
+    settings = NotifierSettings(lease=300)
+    async with (
+        endpoint(receive) as found,
+        local_notifier(uri, settings=settings) as (driver, _),
+    ):
+        await driver.queues.create(project, "q", {})
+        await subscribe(driver, project, found.uri("/hangs"), concurrency=8, timeout=60)
+        await subscribe(driver, project, found.uri("/"))
+        for number in range(1, 9):
+            await post(driver, project, b"1")
+            await wait_for(partial(both_have, number))
+        goes_on.set()
 
 
 def test_queue_that_is_purged_during_attempts_leaves_no_memory_and_no_further_attempts(

@@ -100,6 +100,8 @@ class Source:
         #: bytes of the messages that it has in memory
         self._size = 0
         self._wake = asyncio.Event()
+        #: entries may be left that no hint tells of: the last step has got some, or has read none
+        self._reads_on = True
         #: the store's clock less the event loop's, ms
         self._clock_offset = 0.0
         self._loop = asyncio.get_running_loop()
@@ -291,13 +293,16 @@ class Source:
 
     async def _pause(self, step: DeliveryStep) -> None:
         """Waits for something to do, and then a little for more."""
-        if step.entries and not self._unread and self._room():
+        if self._reads_on and not self._unread and self._room():
             return
         seconds = min(_LINGER_SECONDS, self._leased.lease_ms / 3000)
-        if step.next_due is not None and self._room():
-            seconds = min(seconds, max(0.0, (step.next_due - self.now()) / 1000))
+        if self._room():
+            if step.next_due is not None:
+                seconds = min(seconds, (step.next_due - self.now()) / 1000)
+            if self._unread and self._full_since is not None:
+                seconds = min(seconds, self._full_since + _FULL_SECONDS - self._loop.time())
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(max(0.0, seconds)):
                 await self._wake.wait()
         if self._settlement.done < _SETTLE_MIN:
             await asyncio.sleep(_STEP_SECONDS)
@@ -308,11 +313,9 @@ class Source:
             self.was_hinted = False
             try:
                 room = self._room()
+                limit = 0 if self._unread else room
                 step = await self._leased.step(
-                    settled,
-                    after=self._after,
-                    limit=0 if self._unread else room,
-                    due_limit=_DUE if room else 0,
+                    settled, after=self._after, limit=limit, due_limit=_DUE if room else 0
                 )
             except errors.MoveLocked:
                 raise
@@ -323,6 +326,7 @@ class Source:
             if step is None:
                 self.was_hinted = True  # after a purge nobody has it
                 return None
+            self._reads_on = not limit or bool(step.entries)
             self._note_settled(settled)
             if not self._settlement.is_large:
                 return step

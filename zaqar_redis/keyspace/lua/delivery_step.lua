@@ -18,7 +18,6 @@ if redis.call('GET', delivery_lease) ~= token then
     return {}
 end
 redis.call('PEXPIRE', delivery_lease, lease)
-redis.call('ZADD', delivery_index, now + lease, string.sub(queue, 5, -2))
 
 local at = rest
 local function next_list(width)
@@ -100,6 +99,10 @@ while #entries < 2 * limit and bytes < BYTES do
         break
     end
 end
+-- From now on the notifier waits for a hint, unless it has got entries or left them: then it reads
+-- on by itself, and a time that has come keeps posts (append.lua) from telling it.
+local reads_on = #entries > 0 or limit == 0
+redis.call('ZADD', delivery_index, reads_on and now or now + lease, string.sub(queue, 5, -2))
 -- What is read is due again when the notifier dies.
 local due = redis.call('ZRANGEBYSCORE', pending_due, '-inf', now, 'LIMIT', 0, due_limit)
 local found = pending_records(due)

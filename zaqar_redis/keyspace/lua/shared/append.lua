@@ -71,9 +71,12 @@ for from = 1, count, BATCH do
         end
     end
 end
--- When there were entries before, the notifier that has them reads until there are none.
-if known[7] and redis.call('XLEN', deliveries) == math.ceil(count / BATCH) then
+-- A notifier that has found no more entries is told of this one, whatever is left of those before
+-- it: its last step has noted the end of its lease (delivery_step.lua). One that reads goes on.
+if known[7] then
     local name = string.sub(queue, 5, -2)
-    redis.call('ZADD', delivery_index, 'LT', now, name)
-    redis.call('PUBLISH', 'zr:deliveries', name)
+    local is_noted = redis.call('ZADD', delivery_index, 'LT', 'CH', now, name) == 1
+    if is_noted or redis.call('XLEN', deliveries) == math.ceil(count / BATCH) then
+        redis.call('PUBLISH', 'zr:deliveries', name)
+    end
 end
