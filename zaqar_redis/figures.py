@@ -21,6 +21,21 @@ SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
 _MESSAGE_OVERHEAD = 500
 
 
+class FailingSubscriptions(Record, frozen=True):
+    """Subscriptions of a queue to which every attempt has failed for five minutes, and one of them.
+
+    Times are milliseconds.
+    """
+
+    number: int
+    id: str
+    #: when the first of these attempts failed
+    since: int
+    #: of the last failure
+    failed_at: int
+    error: str
+
+
 class QueueFigures(Record, frozen=True):
     """A queue at a moment; what has expired is not counted.  Times are milliseconds."""
 
@@ -35,6 +50,7 @@ class QueueFigures(Record, frozen=True):
     #: of those that are not claimed
     delayed: int = 0
     subscriptions: int = 0
+    failing: FailingSubscriptions | None = None
     #: when the oldest message was created; 0: there is none
     oldest: int = 0
     #: bytes of the oldest message, as it is stored

@@ -14,7 +14,7 @@ import pytest
 from tests.support import servers
 from tests.support.command_line import CommandLine
 from zaqar_redis.benchmarks.redis_cluster import redis_cluster
-from zaqar_redis.figures import LargeQueue
+from zaqar_redis.figures import Alarm, LargeQueue
 from zaqar_redis.keyspace import blocking
 from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.storage.redis.histories import RedisHistories
@@ -86,6 +86,18 @@ def test_a_store_that_is_nearly_full_names_the_queues_that_the_service_has_seen(
     code, (finding, *_) = _diagnosed("--storage", good.uri)
     assert code == 3
     assert "Its largest queues: exports of shop (572 messages, about 12 MiB)." in finding["what"]
+
+
+def test_alarms_that_the_service_has_raised_about_queues_are_findings(
+    good: servers.RedisServer,
+) -> None:
+    alarm = Alarm("warning", "topic news", "Subscription 1 of topic news has got nothing.", "Mend.")
+    with contextlib.closing(blocking.client(good.uri, BatchSettings())) as store:
+        RedisHistories(store).put_alarms({"shop": [alarm]}, {}, 60).run()
+        code, (finding, *_) = _diagnosed("--storage", good.uri)
+        RedisHistories(store).put_alarms({}, {}, 60).run()
+    assert (code, finding["where"]) == (3, "topic news of project shop")
+    assert (finding["what"], finding["remedy"]) == (alarm.text, alarm.remedy)
 
 
 def test_a_store_that_persists_nothing_is_critical(good: servers.RedisServer) -> None:

@@ -29,22 +29,24 @@ NOTHING = SettledDeliveries()
 
 
 class Taker:
-    """A notifier that has taken the queue "q", as the store sees it."""
+    """A notifier that has taken a queue, as the store sees it."""
 
-    def __init__(self, store: ContractStore, token: str = "one") -> None:
+    def __init__(self, store: ContractStore, token: str = "one", queue: str = "q") -> None:
         self._store = store
         self._token = token
+        self._queue = queue
         self.after = b"0"
 
     @property
     def _deliveries(self) -> Deliveries:
-        (driver,) = [each for each in _stores(self._store) if _has_queue(self._store, each)]
+        store, queue = self._store, self._queue
+        (driver,) = [each for each in _stores(store) if _has_queue(store, each, queue)]
         assert driver.deliveries
         return driver.deliveries
 
     def take(self) -> bool:
         store = self._store
-        return store.run(self._deliveries.take(store.project, "q", self._token, LEASE_MS))
+        return store.run(self._deliveries.take(store.project, self._queue, self._token, LEASE_MS))
 
     def maybe_step(
         self, settled: SettledDeliveries = NOTHING, limit: int = 100
@@ -52,7 +54,7 @@ class Taker:
         store = self._store
         step = store.run(
             self._deliveries.step(
-                *(store.project, "q", self._token, LEASE_MS, settled),
+                *(store.project, self._queue, self._token, LEASE_MS, settled),
                 after=self.after,
                 limit=limit,
                 due_limit=100,
@@ -69,11 +71,13 @@ class Taker:
 
     def backlog(self, subscription: str, after: str = "") -> Sequence[PendingDelivery]:
         store = self._store
-        return store.run(self._deliveries.backlog(store.project, "q", subscription, after, 100))
+        return store.run(
+            self._deliveries.backlog(store.project, self._queue, subscription, after, 100)
+        )
 
     def waiting(self, limit: int = 100) -> Sequence[str]:
         store = self._store
-        return store.run(self._deliveries.waiting(store.project, "q", "", limit))
+        return store.run(self._deliveries.waiting(store.project, self._queue, "", limit))
 
     def hints(self) -> Sequence[str]:
         """Returns the list of those that come from now on."""
@@ -86,9 +90,15 @@ class Taker:
         self._store.run(self._deliveries.watch(listen))
         return hints
 
+    def keep(self, seconds: int) -> None:
+        """Lets time pass, and has nothing to do meanwhile."""
+        for _ in range(0, seconds, LEASE_MS // 2000):
+            self._store.clock.tick(LEASE_MS // 2000)
+            self.step()
+
     def release(self) -> None:
         store = self._store
-        store.run(self._deliveries.release(store.project, "q", self._token))
+        store.run(self._deliveries.release(store.project, self._queue, self._token))
 
     def is_due(self, late_ms: int = 0) -> bool:
         deliveries = self._deliveries
@@ -96,7 +106,7 @@ class Taker:
         async def found() -> list[tuple[str, str]]:
             return [each async for each in deliveries.due(late_ms)]
 
-        return (self._store.project, "q") in self._store.run(found())
+        return (self._store.project, self._queue) in self._store.run(found())
 
 
 def _stores(store: ContractStore) -> list[Driver]:
@@ -106,9 +116,9 @@ def _stores(store: ContractStore) -> list[Driver]:
     return [store.driver]
 
 
-def _has_queue(store: ContractStore, driver: Driver) -> bool:
+def _has_queue(store: ContractStore, driver: Driver, queue: str) -> bool:
     try:
-        return store.run(driver.queues.get(store.project, "q")) is not None
+        return store.run(driver.queues.get(store.project, queue)) is not None
     except errors.MoveLocked:
         return False
 
@@ -118,11 +128,13 @@ def of_subscriptions(store: ContractStore) -> SubscriptionDeliveries:
     return store.driver.subscription_deliveries
 
 
-def subscribe(store: ContractStore, subscriber: str = HOOK, ttl: int = 600, **how: Any) -> str:
+def subscribe(
+    store: ContractStore, subscriber: str = HOOK, ttl: int = 600, queue: str = "q", **how: Any
+) -> str:
     assert store.driver.subscriptions
     id = store.run(
         store.driver.subscriptions.create(
-            store.project, "q", subscriber, ttl=ttl, options={}, **{"delivers": True, **how}
+            store.project, queue, subscriber, ttl=ttl, options={}, **{"delivers": True, **how}
         )
     )
     assert id

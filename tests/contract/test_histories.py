@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
 from tests.contract.conftest import BACKENDS
+from tests.contract.test_deliveries import Taker, subscribe, update
 from tests.support.stores import CLIENT, POOLED, PooledContractStore, opened
 from zaqar_redis import errors
 from zaqar_redis.figures import Alarm, LargeQueue
 from zaqar_redis.service.queue_history import HistoryService, HistorySettings, HistoryStep
+from zaqar_redis.storage.deliveries import DeliveryCount, SettledDeliveries
 
 
 @pytest.fixture(scope="module", params=["memory", pytest.param("pooled", marks=pytest.mark.slow)])
@@ -233,6 +236,66 @@ def test_dead_letter_queue_that_shrinks_is_no_alarm_until_it_grows_again(
     assert growth() == []  # it stays empty
     pooled.post("d", "e", queue="failed")
     assert growth() == ["0 to 2"]
+
+
+@pytest.mark.parametrize(("queue", "name"), [("q", "queue q"), ("topic:t", "topic t")])
+def test_subscription_whose_attempts_all_fail_for_five_minutes_is_an_alarm(
+    pooled: PooledContractStore, queue: str, name: str
+) -> None:
+    history = service(pooled)
+    pooled.create(queue)
+    id = subscribe(pooled, queue=queue)
+    taker = Taker(pooled, queue=queue)
+    assert taker.take()
+
+    def count(**counts: Any) -> None:
+        taker.step(SettledDeliveries(counts=[(id, DeliveryCount(**counts))]))
+
+    def found() -> list[str]:
+        sample(pooled, history)
+        assert {each.subject for each in alarms(pooled, history)} <= {name}
+        return [each.text for each in alarms(pooled, history)]
+
+    count(failed=1, error="https://example.org answered 404", status=404)
+    assert found() == []
+    taker.keep(300)  # nothing more was posted: it may have been that message
+    assert found() == []
+    count(retried=1, error="https://example.org answered 503", status=503)
+    (text,) = found()
+    assert text.startswith(f"Subscription {id} of {name} has got nothing for 5 min 30 s")
+    assert "10 s ago: https://example.org answered 503." in text
+    count(retried=1, delivered=1, error="https://example.org answered 503")
+    assert found() == []
+
+
+def test_alarm_about_subscriptions_names_one_and_counts_the_others(
+    pooled: PooledContractStore,
+) -> None:
+    history = service(pooled)
+    pooled.create()
+    ids = [subscribe(pooled, f"http://example.org/{number}") for number in range(3)]
+    taker = Taker(pooled)
+    assert taker.take()
+
+    def fail() -> None:
+        failed = DeliveryCount(retried=1, error="no")
+        taker.step(SettledDeliveries(counts=[(id, failed) for id in ids]))
+
+    def found() -> str:
+        sample(pooled, history)
+        return " ".join(each.text for each in alarms(pooled, history))
+
+    fail()
+    taker.keep(300)
+    fail()
+    assert f"Subscription {ids[0]} " in found()
+    assert "2 more of its subscriptions get nothing" in found()
+    assert pooled.driver.subscriptions
+    pooled.run(pooled.driver.subscriptions.delete(pooled.project, "q", ids[0]))
+    assert f"Subscription {ids[1]} " in found()
+    update(pooled, ids[1], subscriber="http://example.org/moved")
+    assert found().startswith(f"Subscription {ids[2]} ")
+    assert "more of its subscriptions" not in found()
 
 
 def test_alarms_of_a_project_are_not_shown_to_others(pooled: PooledContractStore) -> None:

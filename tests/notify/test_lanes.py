@@ -170,14 +170,18 @@ async def _purge_during_attempts(uri: str, project: str) -> None:
 def test_circuit_stays_open_while_its_queue_is_not_served(
     project: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "zaqar_redis.notify")
+    caplog.set_level(logging.DEBUG, "zaqar_redis.notify")
     with servers.redis_server() as server:
         asyncio.run(_open_circuit(server.uri, project, caplog))
 
 
 async def _open_circuit(uri: str, project: str, caplog: pytest.LogCaptureFixture) -> None:
-    def pauses() -> list[object]:
-        return [each.args for each in caplog.records if "no attempt is made" in each.msg]
+    def pauses() -> list[tuple[object, str]]:
+        return [
+            (each.args, each.levelname)
+            for each in caplog.records
+            if "no attempt is made" in each.msg
+        ]
 
     async with endpoint(answer(503)) as found, local_notifier(uri) as (driver, notifier):
         await driver.queues.create(project, "q", {})
@@ -186,8 +190,44 @@ async def _open_circuit(uri: str, project: str, caplog: pytest.LogCaptureFixture
         await wait_for(lambda: bool(pauses()) and not notifier.memory.used)
         attempts = len(found.received)
         await wait_for(lambda: len(pauses()) == 2)
-        assert pauses() == [(5.0,), (10.0,)]
+        assert pauses() == [((5.0,), "WARNING"), ((10.0,), "DEBUG")]
         assert len(found.received) == attempts + 1
+
+
+def test_messages_that_are_given_up_in_a_row_have_one_line_of_the_log_and_an_end_with_their_number(
+    project: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "zaqar_redis.notify")
+    with servers.redis_server() as server:
+        asyncio.run(_give_up_in_a_row(server.uri, project, caplog))
+
+
+async def _give_up_in_a_row(uri: str, project: str, caplog: pytest.LogCaptureFixture) -> None:
+    refused, ok = answer(404), answer(204)
+
+    async def receive(request: ReceivedRequest, writer: Writer) -> None:
+        await (refused if b"no" in request.body else ok)(request, writer)
+
+    def lines() -> list[tuple[str, str]]:
+        return [
+            (str(vars(each)["action"]), each.getMessage())
+            for each in caplog.records
+            if vars(each).get("action") in ("delivery_given_up", "deliveries_resumed")
+        ]
+
+    async with endpoint(receive) as found, local_notifier(uri) as (driver, _):
+        await driver.queues.create(project, "q", {})
+        id = await subscribe(driver, project, found.uri(), ordered=True)
+        bodies = (b'"no"',) * 20, (b'"yes"',), (b'"no"',), (b'"yes"',)
+        await post(driver, project, *(body for each in bodies for body in each))
+        await _wait_for_state(driver, project, id, lambda state: state.delivered == 2)
+        await _wait_for_state(driver, project, id, lambda state: state.failed == 21)
+        first, end, single = lines()
+        assert (first[0], single[0]) == ("delivery_given_up",) * 2
+        assert end == (
+            "deliveries_resumed",
+            "messages are delivered again: 20 were given up before",
+        )
 
 
 def test_what_is_replayed_as_the_last_delivery_is_settled_stays_due(

@@ -45,8 +45,9 @@ class Doctor(TargetCommand, Lister):
     """Diagnose the stores and the configuration: list what is wrong, and what to do.
 
     Of each Redis: version, persistence, memory and its policy, clock, latency, connections, open
-    ports; of the configuration its problems and insecure settings. Nothing is changed. Exits with
-    0 when there is nothing worse than info, 3 when the worst finding is a warning, 4 when it is
+    ports; of the configuration its problems and insecure settings; of queues and their
+    subscriptions what the service has found in its last round. Nothing is changed. Exits with 0
+    when there is nothing worse than info, 3 when the worst finding is a warning, 4 when it is
     critical.
     Give the configuration of the service. Example:
 
@@ -72,6 +73,7 @@ class Doctor(TargetCommand, Lister):
                         with stores.started(driver, runner):
                             report = runner.run(ask_driver, store.kind, store.name, driver)
                         yield from store_alarms(report, store.largest)
+                yield from stores.queue_alarms(conf, uri)
         except (errors.BadConfiguration, cfg.Error) as why:
             yield Alarm("critical", str(self.target), errors.reason(why), "Mend the configuration.")
 

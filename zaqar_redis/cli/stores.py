@@ -31,10 +31,11 @@ from zaqar_redis.cli import service_factory
 from zaqar_redis.cli.api import Needs, quiet_logging
 from zaqar_redis.cli.target import CommandTarget
 from zaqar_redis.conf.groups import ChannelsSettings, StorageSettings
-from zaqar_redis.figures import LargeQueue
+from zaqar_redis.figures import Alarm, LargeQueue
 from zaqar_redis.keyspace import embedded, uris
 from zaqar_redis.pool_records import Pool
 from zaqar_redis.runner import Runner
+from zaqar_redis.service.queue_alarms import of_projects
 from zaqar_redis.service.stores import StoreKind
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import DEFAULT_POOL, Control
@@ -154,6 +155,23 @@ async def _pools(
 ) -> tuple[Sequence[Pool], Mapping[str, Sequence[LargeQueue]]]:
     pools = await driver.router.stores.pools()
     return [*pools.values()], await driver.control.histories.largest_queues()
+
+
+def queue_alarms(conf: cfg.ConfigOpts, uri: str) -> Sequence[Alarm]:
+    """Returns what the service at *uri* has found wrong with queues and their subscriptions.
+
+    Nothing, when its store is away.  Raises BadConfiguration.
+    """
+    with contextlib.suppress(errors.Unavailable), Runner() as runner:
+        driver = service_factory.driver(conf, uri)()
+        if isinstance(driver, PooledDriver):
+            with started(driver, runner):
+                return [*of_projects(runner.run(_alarms, driver))]
+    return ()
+
+
+async def _alarms(driver: PooledDriver) -> Mapping[str, Sequence[Alarm]]:
+    return await driver.control.histories.all_alarms()
 
 
 @contextlib.contextmanager

@@ -201,6 +201,7 @@ class FigureKeys:
         "claimed",
         "claims",
         "delayed",
+        "delivery_states",
         "expiry",
         "holds",
         "leases",
@@ -221,6 +222,7 @@ class FigureKeys:
         self.claims = tag + b":claims"
         self.leases = tag + b":leases"
         self.subscription_ends = tag + b":subscription_ends"
+        self.delivery_states = tag + b":delivery_states"
 
 
 class TermKeys:

@@ -183,6 +183,10 @@ CIRCUITS_OPENED = Counter(
     "Times that a subscriber failed so often that it got a pause.",
     ("target",),
 )
+FAILING_SUBSCRIPTIONS = Gauge(
+    "notification_failing_subscriptions",
+    "Subscriptions to which every attempt of the process has failed for five minutes.",
+)
 NOTIFIED_SOURCES = Gauge(
     "notification_sources", "Queues and topics whose messages the process delivers at the moment."
 )

@@ -283,6 +283,13 @@ class Lane:
         if result.outcome is Outcome.DELIVERED:
             if self.circuit.record_success():
                 LOG.info("the endpoint answers again", extra=self._about("circuit_closed"))
+            given_up = self._owner.failures.end(subscription)
+            if given_up > 1:  # one has a line of its own
+                LOG.info(
+                    "messages are delivered again: %d were given up before",
+                    given_up,
+                    extra=self._about("deliveries_resumed"),
+                )
             self._end_items(chunk)
             self._owner.count(self.subscription.id, DeliveryCount(delivered=len(chunk)))
             metrics.NOTIFIED.add(self._scheme, by=len(chunk))
@@ -308,6 +315,7 @@ class Lane:
             self.subscription.id,
             DeliveryCount(retried=len(chunk), error=result.error, status=result.status),
         )
+        self._owner.failures.note(self.subscription)
         again: list[Item] = []
         latest = 0.0
         for item in chunk:
@@ -323,10 +331,12 @@ class Lane:
                 self._put_off(item, due, result)
         self._put_back(again)
         # Attempts that were under way when it opened say nothing new.
+        was_closed = self.circuit.is_closed
         pause = 0.0 if self.state is LaneState.HELD else self.circuit.record_failure()
         if pause:
             metrics.CIRCUITS_OPENED.add(self._scheme)
-            LOG.warning(
+            LOG.log(
+                logging.WARNING if was_closed else logging.DEBUG,  # one line for all probes
                 "the endpoint fails: no attempt is made for %.0f s",
                 pause,
                 extra=self._about("circuit_opened") | {"error": result.error},
@@ -368,10 +378,11 @@ class Lane:
         self._end_hold()
 
     def _give_up(self, item: Item, result: Result) -> None:
-        LOG.info(
-            "a delivery is given up",
-            extra=self._about("delivery_given_up") | {"error": result.error},
-        )
+        if self._owner.failures.note_given_up(self.subscription):
+            LOG.warning(
+                "a message is given up; those that follow have no line until one is delivered",
+                extra=self._about("delivery_given_up") | {"error": result.error},
+            )
         if item.stored is None or item.expires <= self._owner.now():
             self._count_failed(result)
             self._end_items([item])

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -21,6 +21,7 @@ from msgspec import Meta
 from zaqar_redis import errors
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.notify.circuit import OpenCircuits
+from zaqar_redis.notify.failures import FailureRuns
 from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.limits import DeliverySlots, MessageMemory
 from zaqar_redis.notify.source import Source
@@ -77,6 +78,7 @@ class Notifier:
         self.slots = DeliverySlots(settings.max_attempts)
         self.memory = MessageMemory()
         self.circuits = OpenCircuits()
+        self.failures = FailureRuns()
         self.requires_confirmation = settings.require_confirmation
         self._lease_ms = round(settings.lease * 1000)
         self._look_seconds = min(_LOOK_SECONDS, settings.lease)
@@ -87,7 +89,7 @@ class Notifier:
         self._watched: set[Driver] = set()
         self._looking: asyncio.Task[None] | None = None
         self._is_stopping = False
-        self._end_measuring: Callable[[], None] = lambda: None
+        self._end_measuring: Sequence[Callable[[], None]] = ()
 
     def target(self, subscriber: str) -> Target | None:
         try:
@@ -101,12 +103,16 @@ class Notifier:
 
     async def start(self) -> None:
         self._looking = asyncio.create_task(self._look(), name="notifier")
-        self._end_measuring = metrics.NOTIFIED_SOURCES.follow(lambda: len(self._sources))
+        self._end_measuring = (
+            metrics.NOTIFIED_SOURCES.follow(lambda: len(self._sources)),
+            metrics.FAILING_SUBSCRIPTIONS.follow(self.failures.failing),
+        )
 
     async def close(self, grace: float = 10.0) -> None:
         """Begins nothing new, and waits *grace* seconds for attempts that are under way."""
         self._is_stopping = True
-        self._end_measuring()
+        for end in self._end_measuring:
+            end()
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)

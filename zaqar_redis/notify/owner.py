@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
+from zaqar_redis.notify.failures import FailureRuns
 from zaqar_redis.notify.items import Item
 from zaqar_redis.notify.target import Result
 from zaqar_redis.records import Message, Subscription
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 class LaneOwner(Protocol):
     project: str
     queue: str
+    #: of all subscriptions of the process
+    failures: FailureRuns
 
     def now(self) -> int:
         """Returns the store's time, ms."""

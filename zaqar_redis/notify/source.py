@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from zaqar_redis import errors, rules
 from zaqar_redis.notify.circuit import OpenCircuits
+from zaqar_redis.notify.failures import FailureRuns
 from zaqar_redis.notify.items import EntryWork, Item
 from zaqar_redis.notify.lane import Lane
 from zaqar_redis.notify.leased_queue import LeasedQueue
@@ -75,6 +76,7 @@ class SourceContext(Protocol):
     slots: DeliverySlots
     memory: MessageMemory
     circuits: OpenCircuits
+    failures: FailureRuns
 
     def target(self, subscriber: str) -> Target | None:
         """Returns what delivers to a subscriber; None: this process does not."""
@@ -84,6 +86,7 @@ class Source:
     def __init__(self, context: SourceContext, leased: LeasedQueue) -> None:
         self.project = leased.project
         self.queue = leased.queue
+        self.failures = context.failures
         self._context = context
         self._leased = leased
         self._lanes: dict[str, Lane] = {}
@@ -511,6 +514,7 @@ class Source:
                     found[subscription.id] = lane
         for id in self._lanes.keys() - found.keys():
             self._lanes[id].end()
+            self.failures.end(self._lanes[id].subscription)
         self._lanes, self._version = found, version
 
     def _lane(self, subscription: Subscription, policy: DeliveryRetryPolicy | None) -> Lane | None:

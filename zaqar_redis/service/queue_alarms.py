@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from zaqar_redis.figures import Alarm, QueueFigures
+from msgspec.structs import replace
+
+from zaqar_redis.figures import Alarm, FailingSubscriptions, QueueFigures
+from zaqar_redis.rules import described
 
 #: Rounds over which a dead-letter queue must have grown.
 _ROUNDS = 10
@@ -42,6 +45,8 @@ class QueueAlarms:
             self._targets[project, figures.dead_letter_queue] = figures.name
         if figures.holder:
             self._check_holder(queue, figures)
+        if figures.failing is not None:
+            self._raise_failing(queue, figures.at, figures.failing)
         sizes = self._sizes.get(queue)
         if sizes is not None:
             self._check_size(queue, figures.total, sizes)
@@ -79,13 +84,35 @@ class QueueAlarms:
                 "redrive them.",
             )
 
+    def _raise_failing(
+        self, queue: tuple[str, str], at: int, failing: FailingSubscriptions
+    ) -> None:
+        others = failing.number - 1
+        more = f" {others} more of its subscriptions get nothing, either." if others else ""
+        self._raise(
+            queue,
+            f"Subscription {failing.id} of {described(queue[1])} has got nothing for "
+            f"{duration((at - failing.since) / 1000)}; the last attempt failed "
+            f"{duration(max(0, at - failing.failed_at) / 1000)} ago: {failing.error}.{more}",
+            "Mend the endpoint, or the way to it, and test it by `zaqar-redis subscription test`; "
+            "then `zaqar-redis subscription replay` sends what was given up. Delete the "
+            "subscription if nobody needs it.",
+        )
+
     def _raise(self, queue: tuple[str, str], text: str, remedy: str) -> None:
         project, name = queue
         if project not in self._alarms and len(self._alarms) >= _PROJECTS_MAX:
             return
         alarms = self._alarms.setdefault(project, [])
         if len(alarms) < _ALARMS_MAX:
-            alarms.append(Alarm("warning", f"queue {name}", text, remedy))
+            alarms.append(Alarm("warning", described(name), text, remedy))
+
+
+def of_projects(alarms: Mapping[str, Sequence[Alarm]]) -> Iterator[Alarm]:
+    """Yields alarms of projects for who sees them all: the subject names the project."""
+    for project, found in alarms.items():
+        for alarm in found:
+            yield replace(alarm, subject=f"{alarm.subject} of project {project}")
 
 
 def _client(figures: QueueFigures) -> str:

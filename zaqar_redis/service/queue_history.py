@@ -255,10 +255,14 @@ class HistoryService:
         last: dict[tuple[str, str], tuple[int, int]],
         busiest: list[_Changed],
     ) -> Sequence[LargeQueue]:
-        """Notes all queues of a store.  Returns the largest ones."""
+        """Notes all queues and topics of a store.  Returns the largest queues."""
         largest: Sequence[LargeQueue] = ()
-        async for project in figures.projects():
-            async for page in queue_pages(figures, project, _SHARE):
+        async for project, topics in figures.projects():
+            async for page in queue_pages(figures, project, _SHARE, topics=topics):
+                for each in page:
+                    self._alarms.add(project, each)
+                if topics:  # nobody claims from them: they have no history
+                    continue
                 largest = _largest(largest, project, page)
                 for each in page:
                     self._note(project, each, last, busiest)
@@ -271,7 +275,6 @@ class HistoryService:
         last: dict[tuple[str, str], tuple[int, int]],
         busiest: list[_Changed],
     ) -> None:
-        self._alarms.add(project, figures)
         if not figures.counters.posted:
             return  # it never had a message
         queue, now = (project, figures.name), point(figures)

@@ -243,6 +243,9 @@ class Histories(Protocol):
     def alarms(self, project: str) -> Awaitable[Sequence[Alarm]]:
         """Returns the alarms about queues of the project."""
 
+    def all_alarms(self) -> Awaitable[Mapping[str, Sequence[Alarm]]]:
+        """Returns the alarms about queues by project."""
+
     def largest_queues(self) -> Awaitable[Mapping[str, Sequence[LargeQueue]]]:
         """Returns the largest queues of each store, by its name, the largest first."""
 

@@ -25,5 +25,6 @@ class StoreFigures(Protocol):
     ) -> Awaitable[Sequence[str]]:
         """Returns names of queues, or of topics, in order, behind the name *after*."""
 
-    def projects(self) -> AsyncIterator[str]:
-        """Yields the projects that have queues in the store, perhaps some of them twice."""
+    def projects(self) -> AsyncIterator[tuple[str, bool]]:
+        """Yields the projects that have queues, or topics (True), in the store, perhaps some of
+        them twice."""

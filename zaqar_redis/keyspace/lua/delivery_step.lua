@@ -12,7 +12,7 @@
 --   subscription, when the deliveries that wait for it are due or ''); (field of the states, number
 --   to add); (field of the states, what follows the
 --   time in it)
---#include move_lock now pending_records
+--#include move_lock now pending_records failing
 
 if redis.call('GET', delivery_lease) ~= token then
     return {}
@@ -73,9 +73,15 @@ local function is_subscription(field)
     return redis.call('HEXISTS', subscriptions, string.match(field, '^[^ ]*')) == 1
 end
 from, to = next_list(2)
+local delivered = {}
 for place = from, to, 2 do
     if is_subscription(ARGV[place]) then
         redis.call('HINCRBY', delivery_states, ARGV[place], ARGV[place + 1])
+        local id = string.match(ARGV[place], '^(.*) delivered$')
+        if id then
+            delivered[id] = true
+            note_not_failing(id)
+        end
     end
 end
 from, to = next_list(2)
@@ -83,6 +89,10 @@ for place = from, to, 2 do
     if is_subscription(ARGV[place]) then
         redis.call('HSET', delivery_states, ARGV[place],
             string.format('%.0f ', now) .. ARGV[place + 1])
+        local id = string.match(ARGV[place], '^[^ ]*')
+        if not delivered[id] then
+            note_failing(id)
+        end
     end
 end
 

@@ -2,10 +2,12 @@
 -- not counted, and not settled either. So a move lock is no obstacle.
 --
 -- Returns {now, epoch, created, dead-letter queue, total, expired but stored, claimed, delayed,
--- subscriptions, last rank, the counters (false: 0)}, then when the oldest message was created, its
--- bytes, the claim that holds it, when that was created or renewed, and its client or ''; of these
--- what there is. {now, false} when there is no such queue.
+-- subscriptions, failing ones, last rank, the counters (false: 0)}, then when the oldest message
+-- was created, its bytes, the claim that holds it, when that was created or renewed, and its client
+-- or ''; of these what there is. {now, false} when there is no such queue. Failing ones: false, or
+-- {how many, and of one its id, since when, and its last failure}.
 --#keys queue messages bodies claimed delayed expiry holds claims leases subscription_ends
+--#keys delivery_states
 --#args now:number
 --#include now envelope claim_record
 
@@ -19,24 +21,34 @@ local later = string.format('(%.0f', now)
 local function count(waiting)
     return redis.call('ZCOUNT', waiting, later, '+inf')
 end
+local function failing()
+    local known = redis.call('HGET', delivery_states, 'failing')
+    if not known then
+        return false
+    end
+    local id = string.match(known, '%S+')
+    local _, number = string.gsub(known, '%S+', '')
+    local state = redis.call('HMGET', delivery_states, id .. ' failing', id .. ' last')
+    return {number, id, state[1], state[2]}
+end
 local total = count(expiry)
 local answer = {now, fields[1], fields[2], fields[3], total, redis.call('ZCARD', expiry) - total,
-    count(claimed), count(delayed), count(subscription_ends), unpack(fields, 4, 9)}
+    count(claimed), count(delayed), count(subscription_ends), failing(), unpack(fields, 4, 9)}
 if total == 0 then
     return answer
 end
 for _, rank in ipairs(redis.call('ZRANGE', messages, 0, OLDEST - 1)) do
     local envelope = redis.call('HGET', bodies, rank)
     if envelope and expiry_of(envelope) > now then
-        answer[16], answer[17] = string.format('%.0f', created_of(envelope)), #envelope
+        answer[17], answer[18] = string.format('%.0f', created_of(envelope)), #envelope
         local held = tonumber(redis.call('ZSCORE', claimed, rank) or 0) > now
         local claim = held and string.sub(redis.call('HGET', holds, rank) or '', 1, 32)
         local record = claim and redis.call('HGET', claims, claim)
         local ttl = record and string.match(record, '^%d+')
         local ends = ttl and redis.call('ZSCORE', leases, claim)
         if ends then
-            answer[18], answer[19] = claim, string.format('%.0f', ends - ttl * 1000)
-            answer[20] = client_of_claim(record)
+            answer[19], answer[20] = claim, string.format('%.0f', ends - ttl * 1000)
+            answer[21] = client_of_claim(record)
         end
         break
     end

@@ -25,6 +25,7 @@ if subscriber ~= '' and subscriber ~= own_subscriber then
     redis.call('HDEL', subscribers, own_subscriber)
     redis.call('HSET', subscribers, subscriber, id)
     own_subscriber = subscriber
+    note_not_failing(id)
 end
 if ttl ~= '' then
     own_ttl = ttl

@@ -9,7 +9,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from zaqar_redis.clock import Clock
-from zaqar_redis.figures import QueueFigures, StoreSettings, StoreStatus
+from zaqar_redis.figures import (
+    FailingSubscriptions,
+    QueueFigures,
+    StoreSettings,
+    StoreStatus,
+)
 from zaqar_redis.keyspace import cluster, keys
 from zaqar_redis.keyspace.client import CommandRefused
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, Verb, verb
@@ -73,11 +78,10 @@ class RedisFigures:
         names = yield RedisCommand.page(listing, after, limit)
         return [name.decode() for name in names]
 
-    async def projects(self) -> AsyncIterator[str]:
+    async def projects(self) -> AsyncIterator[tuple[str, bool]]:
         async for found in scan(self.client, keys.LISTS, _SCAN):
             for listing in found:
-                if not keys.lists_topics(listing):
-                    yield keys.project_of(listing)
+                yield keys.project_of(listing), keys.lists_topics(listing)
 
 
 def _figures(
@@ -91,6 +95,7 @@ def _figures(
     claimed: int,
     delayed: int,
     subscriptions: int,
+    failing: Sequence[Any] | None,
     *rest: Any,
 ) -> QueueFigures:
     counters = decoding.counters(total + not_swept, rest[: decoding.COUNTERS])
@@ -107,6 +112,7 @@ def _figures(
         claimed=claimed,
         delayed=delayed,
         subscriptions=subscriptions,
+        failing=None if failing is None else _failing(*failing),
         oldest=int(oldest or 0),
         oldest_size=size or 0,
         holder=(holder or b"").decode(),
@@ -115,6 +121,11 @@ def _figures(
         dead_letter_queue=(dead_letter_queue or b"").decode(),
         counters=counters,
     )
+
+
+def _failing(number: int, id: bytes, since: bytes, last: bytes) -> FailingSubscriptions:
+    failed_at, _status, error = last.decode().split(" ", 2)
+    return FailingSubscriptions(number, id.decode(), int(since), int(failed_at), error)
 
 
 def _fields(told: str) -> dict[str, str]:

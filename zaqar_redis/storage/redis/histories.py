@@ -59,6 +59,14 @@ class RedisHistories:
         return msgspec.json.decode(stored, type=list[Alarm]) if stored is not None else []
 
     @verb
+    def all_alarms(self) -> Steps[Mapping[str, Sequence[Alarm]]]:
+        stored = yield RedisCommand("HGETALL", control_keys.CONTROL.queue_alarms)
+        return {
+            project.decode(): msgspec.json.decode(alarms, type=list[Alarm])
+            for project, alarms in zip(stored[::2], stored[1::2], strict=True)
+        }
+
+    @verb
     def largest_queues(self) -> Steps[Mapping[str, Sequence[LargeQueue]]]:
         stored = yield RedisCommand("GET", control_keys.CONTROL.largest_queues)
         return _decode_largest(stored) if stored is not None else {}

@@ -1,5 +1,5 @@
 -- The end of subscriptions.
---#include subscriber wake_notifier
+--#include subscriber wake_notifier failing
 
 -- Posts to a queue with this field are entered for delivery; notifiers read the subscriptions
 -- again when it has changed.
@@ -22,6 +22,7 @@ local function unsubscribe(id)
     redis.call('ZREM', subscription_ids, id)
     redis.call('HDEL', delivery_states, id .. ' delivered', id .. ' failed', id .. ' retried',
         id .. ' last')
+    note_not_failing(id)
     if redis.call('EXISTS', pending) == 1 then  -- a notifier removes what waits for it
         redis.call('ZADD', pending_due, now, id)
         wake_notifier(now)

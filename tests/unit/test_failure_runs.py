@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of failures: when a subscription counts as failing."""
+
+from __future__ import annotations
+
+import pytest
+
+from zaqar_redis.notify import failures
+from zaqar_redis.notify.failures import FailureRuns
+from zaqar_redis.records import Subscription
+
+_HOOK = Subscription("1", "q", "http://example.org/", 600, 0, {})
+_OTHER = Subscription("2", "q", "http://example.org/", 600, 0, {})
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
+    clock = _Clock()
+    monkeypatch.setattr(failures, "time", clock)
+    return clock
+
+
+def test_subscription_fails_when_attempts_have_failed_for_five_minutes(clock: _Clock) -> None:
+    runs = FailureRuns()
+    runs.note(_HOOK)
+    runs.note(_OTHER)
+    clock.now += 301
+    assert runs.failing() == 0  # nothing was attempted meanwhile
+    runs.note(_HOOK)
+    assert runs.failing() == 1
+    clock.now += 599
+    assert runs.failing() == 1
+    clock.now += 2
+    assert runs.failing() == 0  # another process may have the queue
+
+
+def test_delivered_message_ends_the_run_and_tells_how_many_were_given_up(clock: _Clock) -> None:
+    runs = FailureRuns()
+    assert [runs.note_given_up(_HOOK) for _ in range(3)] == [True, False, False]
+    clock.now += 301
+    runs.note(_HOOK)
+    assert runs.end(_HOOK) == 3
+    assert runs.failing() == 0
+    assert runs.end(_HOOK) == 0
+    assert runs.note_given_up(_HOOK)
+
+
+def test_runs_are_bounded_by_forgetting_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "_REMEMBERED_MAX", 1)
+    runs = FailureRuns()
+    runs.note_given_up(_HOOK)
+    runs.note_given_up(_OTHER)
+    assert (runs.end(_HOOK), runs.end(_OTHER)) == (0, 1)
