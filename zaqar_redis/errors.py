@@ -193,6 +193,13 @@ class UnsupportedMediaType(Problem):
     status, code, title = 415, 1600, "415 Unsupported Media Type"
 
 
+class UnsupportedContentCoding(UnsupportedMediaType):
+    """The body is encoded, as the header Content-Encoding says."""
+
+    message = "Encoded bodies are not accepted: send it as it is, without Content-Encoding."
+    code = 1601
+
+
 class TooManyAttempts(Problem):
     """There were too many failed attempts with the access key."""
 

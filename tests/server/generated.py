@@ -168,6 +168,7 @@ _IDENTITIES = _mostly(
     b"client-id: x\r\nx-project-id: " + PROJECT,
     b"CLIENT-ID:%b\r\nX-TENANT:%b" % (CLIENT.encode(), PROJECT),
     b"Client-ID: %b\r\nX-Project-ID: a\r\nX-Project-ID: %b" % (CLIENT.encode(), PROJECT),
+    b"Client-ID: %b\r\nX-Project-ID: %b\r\nX-Project-ID: %b" % (CLIENT.encode(), PROJECT, PROJECT),
     b"Client-ID: %b\r\nX-Project-ID:" % CLIENT.encode(),
 )
 _HEADERS = st.sampled_from(
@@ -184,6 +185,8 @@ _HEADERS = st.sampled_from(
         b"Idempotency-Key: two",
         b"Idempotency-Key:",
         b"Idempotency-Key: " + b"k" * 300,
+        b"Content-Encoding: identity",
+        b"Content-Encoding: gzip",
         b"Connection: keep-alive",
         b"Connection: Keep-Alive, x",
         b"URL-Signature: x",
@@ -218,15 +221,16 @@ _ENDINGS = st.sampled_from(
 @st.composite
 def _framed(draw: st.DrawFn, body: bytes) -> tuple[tuple[bytes, ...], bytes]:
     """Draws headers that tell where the body ends, and its bytes."""
-    rare = ["chunked", "expected", "short", "zero", "bad", "upgrade"]
+    rare = ["chunked", "coded", "expected", "short", "zero", "bad", "upgrade"]
     kind = draw(st.sampled_from(["length"] * 8 + rare))
     length = b"Content-Length: %d" % len(body)
     if kind == "upgrade" and body:  # without one, the parser drops what comes with the head
         return (b"Connection: Upgrade", b"Upgrade: h2c", length), body
-    if kind == "chunked":
+    if kind in ("chunked", "coded"):
         half = len(body) // 2
         data = chunked(*filter(None, (body[:half], body[half:])))
-        return (b"Transfer-Encoding: chunked",), data
+        codings = b"gzip, chunked" if kind == "coded" else b"chunked"
+        return (b"Transfer-Encoding: " + codings,), data
     if kind == "expected":
         return (b"Expect: 100-continue", length), body
     if kind == "short" and len(body) > 1:  # its last byte begins no request

@@ -113,17 +113,17 @@ def test_line_breaks_before_a_request_do_not_change_what_others_ask(
         assert connection.answer().status == 400
 
 
+@pytest.mark.parametrize(
+    ("client", "status"), [("00000000-0000-4000-8000-000000000001", 400), (CLIENT, 201)]
+)
 def test_duplicate_headers_mean_the_same_when_they_come_again(
-    service: servers.RunningService, project: str
+    service: servers.RunningService, project: str, client: str, status: int
 ) -> None:
-    """Of a header that comes twice the last one counts."""
-    twice = [("Client-ID", "00000000-0000-4000-8000-000000000001"), ("Client-ID", CLIENT)]
     with RawConnection(service.port) as connection:
         for _ in range(3):
-            connection.send(post(project, *twice))
-            assert connection.answer().status == 201
-        connection.send(request("GET", MESSAGES, project))
-        assert json.loads(connection.answer().body)["messages"] == []
+            connection.send(post(project, ("Client-ID", client)))
+            assert connection.answer().status == status
+        assert kept(connection, project) == (3 if status == 201 else 0)
 
 
 def test_two_requests_in_one_write_keep_their_own_headers(

@@ -250,6 +250,7 @@ def test_call_of_the_server_api_is_answered_alike(
         {"X-Tenant": "other"},
         {"Connection": "keep-alive"},
         {"Content-Encoding": "gzip"},
+        {"Content-Encoding": "identity"},
     ],
 )
 def test_unusual_header_is_answered_alike(both: BothWays, headers: dict[str, str]) -> None:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import falcon.asgi
 
 from zaqar_redis import errors
-from zaqar_redis.api import openapi, resources, routes
+from zaqar_redis.api import openapi, problems, request_heads, resources, routes
 from zaqar_redis.api.access_log import LoggingMiddleware, LoggingSockets
 from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import request_ids
-from zaqar_redis.api.exchange import Receive, Send
+from zaqar_redis.api.exchange import REQUEST_ID, Receive, Send
 from zaqar_redis.api.notifications import Notifications
 from zaqar_redis.api.resources import MeasuringMiddleware, RequestMiddleware
 from zaqar_redis.api.rest.administration import AdministrationHandlers
@@ -240,7 +240,25 @@ class App:
             del scope[resources.RECEIVE]
 
     async def _route_socket(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        try:
+            request_heads.read(scope)
+        except errors.Problem as error:
+            await self._refuse_handshake(error, scope["path"], send)
+            return
         await self._sockets.get(scope["path"], _reject_socket)(scope, receive, send)
+
+    async def _refuse_handshake(self, error: errors.Problem, path: str, send: Send) -> None:
+        request_id = next(self.request_ids)
+        answer = problems.answer(error, "GET", path, None, request_id)
+        headers = [(REQUEST_ID, request_id), ("content-type", answer.media_type), *answer.headers]
+        await send(
+            {
+                "type": "websocket.http.response.start",
+                "status": answer.status,
+                "headers": [(name.encode(), text.encode()) for name, text in headers],
+            }
+        )
+        await send({"type": "websocket.http.response.body", "body": answer.body})
 
     def begin_shutdown(self) -> None:
         """Ends long polls and connections: the service is about to stop."""

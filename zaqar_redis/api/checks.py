@@ -16,6 +16,7 @@ from falcon.util.mediatypes import quality
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api.exchange import JSON, Request
+from zaqar_redis.api.request_heads import has_content
 from zaqar_redis.auth.access import Access
 from zaqar_redis.auth.identity import ADMIN, MEMBER, NONE, SIGNED_URL, Identity, with_implied
 from zaqar_redis.auth.signed_urls import SignedUrl, UrlSigner
@@ -60,11 +61,8 @@ class RequestChecks:
         headers = request.headers
         if b"url-signature" in headers:
             self._check_signature(headers, method, request.path)
-        if headers.get(
-            b"content-type", b""
-        ).lower() == b"application/x-www-form-urlencoded" and int(
-            headers.get(b"content-length", 0)
-        ):
+        kind = headers.get(b"content-type", b"").lower()
+        if kind == b"application/x-www-form-urlencoded" and has_content(headers):
             raise errors.BadContentType
         accept = headers.get(b"accept")
         if accept and accept not in _ACCEPTED and not _accepts_json(accept):
@@ -168,8 +166,7 @@ class RequestChecks:
         def shown(name: bytes) -> str:
             return _text(headers.get(name)) or ""
 
-        # The same values that the handlers use: if a header comes twice, the check and
-        # the handler must not read different ones.
+        # The same values that the handlers use.
         signed = SignedUrl(
             paths=_split(shown(b"url-paths")),
             methods=_split(shown(b"url-methods")),

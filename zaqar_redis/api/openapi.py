@@ -212,6 +212,8 @@ def _responses(route: ApiRoute, shapes: dict[Any, Any]) -> Iterator[tuple[str, d
     problems: list[type[errors.Problem]] = [*route.problems, *_ALWAYS]
     if not route.public:
         problems += (errors.Unauthenticated, errors.Forbidden, errors.TooManyRequests)
+    if route.body is not None:
+        problems.append(errors.UnsupportedContentCoding)
     if route.needs_store:
         problems.append(errors.Unavailable)
         if route.method not in ("GET", "HEAD", "DELETE"):

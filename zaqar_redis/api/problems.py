@@ -38,6 +38,8 @@ def answer(
             headers.append(("www-authenticate", str(error.fields["challenge"])))
         if isinstance(error, errors.SubscriberTaken) and request is not None:
             headers.append(("location", request.path))  # API
+        if isinstance(error, errors.UnsupportedContentCoding):
+            headers.append(("accept-encoding", "identity"))  # RFC 9110, 15.5.16
         if error.retry is not None:
             headers.append(("retry-after", str(error.retry)))
         elif error.status >= 500:

@@ -15,7 +15,7 @@ import falcon
 import falcon.asgi
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api import problems
+from zaqar_redis.api import problems, request_heads
 from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import Endpoint
@@ -46,7 +46,7 @@ class AsgiRequest(Request[Any, Any]):
 
     def __init__(self, req: falcon.asgi.Request, body: Body | None) -> None:
         """*body*: that of the route, or None."""
-        super().__init__(req.path, req.query_string, dict(req.scope["headers"]))
+        super().__init__(req.path, req.query_string, req.context.headers)
         self._scope = req.scope
         self._body = body or _UNUSED
         self._has_read = False
@@ -95,7 +95,8 @@ class RouteResource:
 
 
 class RequestMiddleware:
-    """Gives each answer a request id, and checks each request for a path that exists."""
+    """Gives each answer a request id, and checks each request: some things of all, others of
+    those for a path that exists."""
 
     def __init__(
         self, checks: RequestChecks, request_ids: Iterator[str], audit: RequestAudit
@@ -107,6 +108,7 @@ class RequestMiddleware:
     async def process_request(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         req.context.began = perf_counter_ns()  # for all who measure it
         resp.set_header(REQUEST_ID, next(self._request_ids))
+        req.context.headers = request_heads.read(req.scope)
 
     async def process_resource(
         self,
@@ -119,7 +121,6 @@ class RequestMiddleware:
             return  # API: everybody may ask for the allowed methods
         route = resource.routes.get(req.method)
         request = req.context.request = AsgiRequest(req, route.body if route else None)
-        _check_credentials(req.scope["headers"])
         if resource.checked:
             self._checks.check_head(req.method, request)
         if not resource.public:
@@ -183,15 +184,6 @@ def _queue_of(params: dict[str, Any]) -> str | None:
     if "topic" in params:
         return f"{rules.TOPIC_PREFIX}{params['topic']}"
     return params.get("queue")
-
-
-def _check_credentials(headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Raises BadRequest when a credential is given twice: which one counts would be a guess."""
-    names = [name for name, _ in headers]
-    for name in (b"authorization", b"x-auth-token", b"x-service-token"):
-        if names.count(name) > 1:
-            why = f"The header {name.decode().title()} must not come more than once."
-            raise errors.BadRequest(why=why)
 
 
 async def _answer_error(

@@ -45,7 +45,7 @@ class PageMiddleware(falcon.CORSMiddleware):  # type: ignore[type-arg]  # new in
 
     async def process_resource(self, req: Any, resp: Any, resource: object, params: Any) -> None:
         if isinstance(resource, RouteResource) and resource.cors:
-            self._origins.check(dict(req.scope["headers"]))
+            self._origins.check(req.context.headers)
             req.context.cors = True
 
     def process_response(self, req: Any, resp: Any, resource: object, req_succeeded: bool) -> None:

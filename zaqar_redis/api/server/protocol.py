@@ -29,7 +29,7 @@ from zaqar_redis.metrics.definitions import HTTP_REJECTED
 #: Bytes of a request's line and headers; about what nginx and gunicorn allow.
 _HEAD_MAX = 64 * 1024
 #: Headers of requests that take the ASGI path: they are rare, and it handles them all.
-_UNUSUAL = frozenset((b"transfer-encoding", b"expect", b"upgrade"))
+_UNUSUAL = frozenset((b"transfer-encoding", b"content-encoding", b"expect", b"upgrade"))
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -169,6 +169,9 @@ class HttpProtocol(HttpToolsProtocol):
         self.expect_100_continue = headers.get(b"expect", b"").lower() == b"100-continue"
         if self.parser.get_http_version() not in ("1.0", "1.1"):
             raise ValueError("another version of HTTP")  # uvicorn answers 400
+        # RFC 9112, 6.1: where the body ends is not sure.
+        if b"transfer-encoding" in headers and self.parser.get_http_version() == "1.0":
+            raise ValueError("a transfer coding in HTTP/1.0")
         if self.parser.should_upgrade():
             self._check_upgrade(headers)
         self._is_last = not self.parser.should_keep_alive()
