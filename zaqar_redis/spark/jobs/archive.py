@@ -105,8 +105,9 @@ def archive(
     """Archives the queues that options of the data source name (``uri``, ``project``,
     ``subscribe`` or ``subscribePattern``…), from where the last run ended.
 
-    Raises BadConfiguration; JobRefused when another process archives there, or when messages
-    were lost and *go_on_after_loss* is off; and what Spark and Hadoop raise.
+    Raises BadConfiguration; JobRefused when another process archives there, when the project's
+    name is too long for a folder there, or when messages were lost and *go_on_after_loss* is off;
+    and what Spark and Hadoop raise.
     """
     archive_settings = archive_settings or ArchiveSettings()
     began = time.monotonic()
@@ -119,6 +120,7 @@ def archive(
         layout.settings(spark),
     ):
         stores.check()
+        settings.check_project(files, options["project"])
         log = TransactionLog(files)
         table = tables.opened(files, settings.head(files, log, archive_settings))
         committer = Committer(files, log, table, held)

@@ -84,6 +84,13 @@ class HadoopFolder:
             if not self._system.rename(self._path(source), self._path(to)):
                 raise OSError(f"{self.at(source)} cannot be moved to {self.at(to)}")
 
+    def can_have(self, folder: str) -> bool:
+        """Returns whether such a folder can be made; it is left, with those above it."""
+        try:
+            return bool(self._system.mkdirs(self._path(folder)))
+        except Py4JJavaError:
+            return False
+
     def remove(self, name: str) -> None:
         """Removes a file or a whole folder, if it exists."""
         self._system.delete(self._path(name), True)

@@ -3,12 +3,15 @@
 
     project=acme/queue=orders/date=2026-03-01/batch-0000000007-part-00002.parquet
 
-The date is that of ``created``, in UTC.  Rows of a file are in the order of (epoch, rank).
+Names in folders are escaped as Spark and Hive do.  The one name that these use for null is
+escaped, too; archives of versions before have it as it is, and it means the same.  The date is
+that of ``created``, in UTC.  Rows of a file are in the order of (epoch, rank).
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
@@ -34,11 +37,15 @@ SCHEMA: StructType = columns.schema_of(",".join(COLUMNS))
 #: Schema of the files with the columns that only their folders have.
 WITH_DATE = StructType([*SCHEMA.fields, StructField("date", DateType())])
 FOLDERS = ("project", "queue", "date")
+#: Name of a folder that Spark and Hive read as null.  No project and no queue is null.
+NULL = "__HIVE_DEFAULT_PARTITION__"
 
 #: Folder columns of staged files, by other names: Spark removes folder columns from files,
 #: but project and queue must stay there, for readers of single files.
 _STAGED = {"project": "to_project", "queue": "to_queue", "date": "date"}
 _MICROS_A_DAY = 86_400_000_000
+#: What Spark escapes in names of folders.
+_ESCAPED = re.compile(r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 
 #: Options of readers of the files: damaged or missing ones are errors, whatever the
 #: session's settings.
@@ -94,11 +101,28 @@ def _date() -> Column:
     return F.date_add(F.lit("1970-01-01").cast("date"), days)
 
 
+def project_folder(project: str) -> str:
+    """Returns the name of the folder in which messages of the project are staged."""
+    return f"{_STAGED['project']}={_ESCAPED.sub(lambda found: f'%{ord(found[0]):02X}', project)}"
+
+
 def final(staged: str, batch: int, part: int) -> str:
     """Returns the final name of a staged file; *staged* is its path in the staged folder."""
     values = [folder.partition("=")[2] for folder in staged.split("/")[:-1]]
-    folders = [f"{name}={value}" for name, value in zip(FOLDERS, values, strict=True)]
+    folders = [f"{name}={_not_null(value)}" for name, value in zip(FOLDERS, values, strict=True)]
     return "/".join([*folders, f"batch-{batch:010d}-part-{part:05d}.parquet"])
+
+
+def _not_null(value: str) -> str:
+    return f"%5F{NULL[1:]}" if value == NULL else value
+
+
+def named(messages: DataFrame) -> DataFrame:
+    """Returns messages that were read from the files, with the names that were read as null."""
+    null = F.lit(NULL)
+    return messages.withColumns(
+        {name: F.when(F.col(name).isNull(), null).otherwise(F.col(name)) for name in FOLDERS[:2]}
+    )
 
 
 def values(name: str) -> dict[str, str]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from zaqar_redis import errors
-from zaqar_redis.spark.jobs.archiving import tables
+from zaqar_redis.spark.jobs.archiving import layout, tables, transaction_log
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
-from zaqar_redis.spark.jobs.archiving.transaction_log import ArchiveHeader, TransactionLog
+from zaqar_redis.spark.jobs.archiving.transaction_log import STAGED, ArchiveHeader, TransactionLog
 from zaqar_redis.spark.jobs.running import JobRefused
 
 #: Messages of a batch: some 200 MB of small ones, which tasks write as they read.  Files
@@ -17,6 +17,8 @@ from zaqar_redis.spark.jobs.running import JobRefused
 PER_BATCH = 1_000_000
 #: Seconds between two polls, when a run follows its queues.
 EVERY = 10.0
+#: Bytes of a name that every file system takes.
+_NAME_SIZE = 255
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,23 @@ def check(settings: ArchiveSettings) -> None:
         raise errors.BadConfiguration(
             "--catalog: with a password it must be one that pyiceberg is configured for, "
             "given by its name: the archive keeps what is given here"
+        )
+
+
+def check_project(files: HadoopFolder, project: str) -> None:
+    """Raises JobRefused when the file system can have no folder of the project."""
+    folder = layout.project_folder(project)
+    size = len(folder.encode())
+    if size <= _NAME_SIZE:
+        return
+    attempt = f"{STAGED}/{transaction_log.attempt()}"
+    fits = files.can_have(f"{attempt}/{folder}")
+    files.remove(attempt)
+    if not fits:
+        raise JobRefused(
+            f'the queues of the project "{project}" cannot be archived to {files.root}: the name '
+            f"of its folder has {size} bytes, which the file system does not take; choose a TARGET "
+            "in an object store"
         )
 
 

@@ -34,7 +34,7 @@ class ArchiveFilter:
     def of(self, frame: DataFrame) -> DataFrame:
         """Returns the part of a frame of all messages; whole folders are left out."""
         first, last = self.dates
-        frame = frame.where(F.col("project") == self.project)
+        frame = layout.named(frame).where(F.col("project") == self.project)
         if self.queues is not None:
             frame = frame.where(F.col("queue").isin(sorted(self.queues)))
         if first is not None:
