@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from tests.spark.jobs.archives import archive, archived, files
 from tests.support.backends import Backend
 from tests.support.spark_reads import SparkTestStore
-from tests.support.tiers import in_gate
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs import audit, replay
 from zaqar_redis.spark.jobs.analysing.inputs import archive_input
@@ -70,7 +69,8 @@ def listed_elsewhere(format: str, target: Path, spark: SparkSession) -> Counter[
     return Counter((row["project"], row["queue"]) for row in rows)
 
 
-@pytest.mark.parametrize("format", in_gate(tables.FORMATS))
+@pytest.mark.nightly
+@pytest.mark.parametrize("format", tables.FORMATS)
 def test_queue_of_any_name_goes_through_all_jobs(
     spark: SparkSession, make: Make, tmp_path: Path, format: str
 ) -> None:
