@@ -21,7 +21,12 @@ from tests.support import servers
 SECRET = "the backend's secret, of thirty-two bytes or more"
 OPTIONS: dict[str, dict[str, object]] = {
     "DEFAULT": {"admin_mode": True},
-    "channels": {"api_key": KEY, "namespaces": "kept", "token_hmac_secret_key": SECRET},
+    "channels": {
+        "api_key": KEY,
+        "namespaces": "kept",
+        "token_hmac_secret_key": SECRET,
+        "token_any_project": True,
+    },
     "channels:kept": {"history_size": 100, "history_ttl": 60, "presence": True},
 }
 

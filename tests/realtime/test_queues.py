@@ -26,7 +26,7 @@ pytestmark = IGNORE_UNCLOSED_SOCKETS
 
 OPTIONS: dict[str, dict[str, object]] = {
     "DEFAULT": {"admin_mode": True},
-    "channels": {"token_hmac_secret_key": SECRET, "api_key": KEY},
+    "channels": {"token_hmac_secret_key": SECRET, "token_any_project": True, "api_key": KEY},
     "channels:queue": {"allow_publish_for_subscriber": True, "presence": True},
     "transport": {"message_encryption_key": "the operator's other key"},
 }

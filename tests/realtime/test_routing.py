@@ -37,7 +37,9 @@ class LocalNode:
     """A node in this process, and its routing service."""
 
     def __init__(self, hub: MemoryHub, settings: SessionSettings) -> None:
-        secret = tokens.TokenSettings(hmac_secret_key="a secret that is long enough for HS256")
+        secret = tokens.TokenSettings(
+            hmac_secret_key="a secret that is long enough for HS256", any_project=True
+        )
         self.node = Node(
             MemoryEngine(clock.process, MemoryBus(hub)),
             settings,

@@ -29,7 +29,7 @@ METADATA_RANGES = {
     "_default_message_ttl": (60, 1_209_600),
     "_default_message_delay": (0, 900),
     "_dead_letter_queue_messages_ttl": (60, 1_209_600),
-    "_max_claim_count": (-(2**63) + 1, 2**63 - 1),
+    "_max_claim_count": (0, 2**63 - 1),
     "_idempotency_window": (1, 86_400),
 }
 
