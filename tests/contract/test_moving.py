@@ -606,6 +606,39 @@ def test_draining_last_pool_of_a_flavor_keeps_its_queues(pools: PooledContractSt
         pools.run(control.flavors.delete("fast"))
 
 
+@pytest.fixture
+def elsewhere(pools: PooledContractStore, pools_uri: str) -> Iterator[PooledContractStore]:
+    """The same store in another process: *pools* knows the list of pools from before."""
+    with opened(pools_uri, pools.project) as store:
+        assert isinstance(store, PooledContractStore)
+        pools.post("the list is cached now, and news wait while this loop stands still")
+        yield store
+
+
+def test_flavor_is_used_before_its_news_arrive(
+    pools: PooledContractStore, elsewhere: PooledContractStore
+) -> None:
+    flavors = elsewhere.driver.control.flavors
+    elsewhere.run(flavors.put("new", ["p2"]))
+    pools.create("other", _flavor="new")
+    assert pool_of(pools, "other") == "p2"
+    elsewhere.run(flavors.delete("new"))
+
+
+def test_pool_is_used_before_its_news_arrive(
+    pools: PooledContractStore, elsewhere: PooledContractStore
+) -> None:
+    source = pool_of(elsewhere)
+    assert source
+    with servers.redis_server() as server:
+        added = Pool(name="p3", uri=server.uri, weight=0)
+        elsewhere.run(elsewhere.driver.control.pools.put(added, canonical=server.uri))
+        move = pools.driver.mover.move
+        assert pools.run(move(pools.project, "q", source, "p3")) == 1
+        assert pools.run(move(pools.project, "q", "p3", source)) == 1
+        elsewhere.run(elsewhere.driver.control.pools.delete("p3"))
+
+
 def spread(pools: PooledContractStore) -> list[Any]:
     """Rebalances; returns every step."""
     jobs = pools.driver.control.jobs

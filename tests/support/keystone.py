@@ -70,7 +70,8 @@ class RunningKeystone:
         self._port = servers.free_port()
         self.url = f"http://127.0.0.1:{self._port}/v3"
         self._process: subprocess.Popen[bytes] | None = None
-        self._http = httpx.Client(timeout=30)
+        # A kept connection may just be closed: gunicorn does after two seconds, or after a pause.
+        self._http = httpx.Client(timeout=30, limits=httpx.Limits(max_keepalive_connections=0))
         self._admin_token = ""
         #: name -> id
         self.projects: dict[str, str] = {}

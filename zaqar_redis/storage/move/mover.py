@@ -70,7 +70,9 @@ class Mover(ComposedVerbs):
         name, or a write is being staged in it, and MoveLocked when another mover
         interfered.
         """
-        if target != DEFAULT_POOL and target not in (yield self._router.stores.pools()):
+        if target != DEFAULT_POOL and not (
+            yield self._router.stores.has(lambda pool: pool.name == target)
+        ):
             raise errors.NoSuchPool(name=target)
         move = Move(token=secrets.token_hex(16), source=source, target=target)
         queue_move = yield from self._queue_move(project, queue, move)

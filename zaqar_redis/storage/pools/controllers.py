@@ -58,10 +58,7 @@ class RoutedQueues(ComposedVerbs):
 
     def _is_flavor(self, flavor: Any) -> Steps[bool]:
         """Returns whether a queue may have it: none, or one that pools have."""
-        if not flavor:
-            return True
-        pools = (yield self._router.stores.pools()).values()
-        return any(pool.flavor == flavor for pool in pools)
+        return not flavor or (yield self._router.stores.has(lambda pool: pool.flavor == flavor))
 
     def get(self, project: str, queue: str) -> Verb[Queue | None]:
         return self._router.route(project, queue, lambda driver: driver.queues.get(project, queue))

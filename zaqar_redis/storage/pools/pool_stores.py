@@ -159,6 +159,16 @@ class PoolStores(ComposedVerbs, Generic[StoreT]):
         return {pool.name: pool for pool in found.items}
 
     @verb
+    def has(self, fits: Callable[[Pool], bool]) -> Steps[bool]:
+        """Returns whether there is such a pool: the cached list is not believed when it says no.
+
+        It may be older than what a client was answered, by another process or by this one.
+        """
+        if not any(map(fits, (yield from self._load_pools()).items)):
+            self.invalidate()
+        return any(map(fits, (yield from self._load_pools()).items))
+
+    @verb
     def snapshot(self) -> Steps[PoolsSnapshot]:
         """Returns all pools, and the version that `Catalogue.assign` wants."""
         return (yield from self._load_pools())
