@@ -92,6 +92,8 @@ def uri(request: pytest.FixtureRequest) -> Iterator[str]:
 def store(uri: str, project: str) -> Iterator[ContractStore]:
     with opened(uri, project) as store:
         yield store
+        if uri.startswith("memory:"):  # it is slow in sweeping what other tests have left
+            store.reset()
 
 
 #: How long subscriptions wait for Redis.
