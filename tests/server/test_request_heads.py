@@ -116,6 +116,35 @@ def test_header_that_decides_is_refused_when_it_comes_with_two_values(
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ["X-Tenant-ID", "X-Tenant"])
+def test_headers_that_name_different_projects_are_refused(
+    connection: RawConnection, project: str, way: str, name: str
+) -> None:
+    for method, path in (("POST", MESSAGES), *_TARGETS):
+        headers = [*WAYS[way].items(), (name, "other")]
+        connection.send(request(method, path, project, DOCUMENT, headers))
+        refused(connection.answer(), 400, "different projects", "X-Project-ID")
+    assert kept(connection, project) == []
+    headers = [*WAYS[way].items(), (name, project)]
+    connection.send(request("POST", MESSAGES, project, DOCUMENT, headers))
+    assert connection.answer().status == 201
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("version", "status"), [("1.1", 400), ("1.0", 201)])
+def test_request_without_a_host_is_refused_but_in_http_1_0(
+    channels: servers.RunningService, project: str, way: str, version: str, status: int
+) -> None:
+    whole = request("POST", MESSAGES, project, DOCUMENT, WAYS[way].items(), version)
+    with RawConnection(channels.port) as connection:
+        connection.send(whole.replace(b"Host: h\r\n", b""))
+        assert connection.answer().status == status
+        assert connection.rest() == b""
+    with RawConnection(channels.port) as connection:
+        assert kept(connection, project) == ["kept"] * (status == 201)
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_header_that_comes_twice_with_one_value_is_served(
     connection: RawConnection, project: str, way: str
 ) -> None:

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from zaqar_redis import errors
+from zaqar_redis.auth.strategy import PROJECT_HEADERS
 
 #: A value of these has no list (RFC 9110, 5.5): which of two counts, each program would choose.
 _SINGULAR = frozenset(
     (
-        *(b"x-project-id", b"x-tenant-id", b"x-tenant", b"client-id"),
-        *(b"url-signature", b"url-expires", b"idempotency-key", b"content-type"),
+        *PROJECT_HEADERS,
+        *(b"client-id", b"url-signature", b"url-expires", b"idempotency-key", b"content-type"),
     )
 )
 #: Not even the same value comes twice: RFC 9112, 3.2, what the library of sockets refuses, and
@@ -38,6 +39,8 @@ def read(scope: Mapping[str, Any]) -> dict[bytes, bytes]:
     headers = dict(sent)
     if len(headers) < len(sent):
         headers = _joined(sent)
+    if len({headers[name] for name in PROJECT_HEADERS if name in headers}) > 1:
+        raise errors.BadRequest(why="The headers name different projects: send X-Project-ID only.")
     if b"transfer-encoding" in headers:
         _check_transfer_codings(headers[b"transfer-encoding"])
     if b"content-encoding" in headers and has_content(headers):

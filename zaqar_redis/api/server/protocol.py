@@ -29,7 +29,12 @@ from zaqar_redis.metrics.definitions import HTTP_REJECTED
 #: Bytes of a request's line and headers; about what nginx and gunicorn allow.
 _HEAD_MAX = 64 * 1024
 #: Headers of requests that take the ASGI path: they are rare, and it handles them all.
-_UNUSUAL = frozenset((b"transfer-encoding", b"content-encoding", b"expect", b"upgrade"))
+_UNUSUAL = frozenset(
+    (
+        *(b"transfer-encoding", b"content-encoding", b"expect", b"upgrade"),
+        *(b"x-tenant-id", b"x-tenant"),
+    )
+)
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -152,6 +157,7 @@ class HttpProtocol(HttpToolsProtocol):
         parser = self.parser
         return (
             _UNUSUAL.isdisjoint(headers)
+            and b"host" in headers
             and len(headers) == len(self.headers)  # none is repeated
             # Without the header only HTTP/1.1 keeps a connection, and its version costs more.
             and parser.should_keep_alive()
@@ -169,6 +175,8 @@ class HttpProtocol(HttpToolsProtocol):
         self.expect_100_continue = headers.get(b"expect", b"").lower() == b"100-continue"
         if self.parser.get_http_version() not in ("1.0", "1.1"):
             raise ValueError("another version of HTTP")  # uvicorn answers 400
+        if b"host" not in headers and self.parser.get_http_version() == "1.1":
+            raise ValueError("a request without a host")  # RFC 9112, 3.2
         # RFC 9112, 6.1: where the body ends is not sure.
         if b"transfer-encoding" in headers and self.parser.get_http_version() == "1.0":
             raise ValueError("a transfer coding in HTTP/1.0")
