@@ -193,6 +193,18 @@ def test_config_check_accepts_a_valid_configuration(
     assert checked == f"{file}: no problems found\n"
 
 
+def test_config_check_names_what_is_open(in_process: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "zaqar_redis.conf"
+    file.write_text("[channels]\ntoken_any_project = yes\napi_insecure = yes\n")
+    first, *found = in_process.done("config", "check", "--config-file", str(file)).splitlines()
+    assert first == f"{file}: no problems found"
+    named = [line.partition(":")[0::2] for line in found]
+    assert [(severity, text.split(":")[0].strip()) for severity, text in named] == [
+        ("critical", "[channels] api_insecure"),
+        ("warning", "[channels] token_any_project"),
+    ]
+
+
 def test_config_check_works_without_a_file(home: Path, in_process: CommandLine) -> None:
     assert in_process.done("config", "check") == "no configuration file: no problems found\n"
     assert "nowhere.conf" in in_process.refused("config", "check", "--config-file", "nowhere.conf")

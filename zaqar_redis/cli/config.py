@@ -14,6 +14,7 @@ from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.cli import service_factory, service_options
 from zaqar_redis.cli.base import ShellCommand, Table
+from zaqar_redis.cli.insecure_options import insecure_options
 from zaqar_redis.conf.environment import DEFAULT
 from zaqar_redis.keyspace.uris import redact_password
 
@@ -35,7 +36,7 @@ class CheckConfig(ConfigCommand):
 
     Unknown options, groups and variables, invalid values, options that contradict each other: a
     line for each. Nothing is started, and no store is contacted. Exits with 1 when there are
-    problems. Example:
+    problems; when there are none, options that open more than you may want are listed. Example:
 
         zaqar-redis config check --config-file /etc/zaqar_redis/zaqar_redis.conf
     """
@@ -47,6 +48,9 @@ class CheckConfig(ConfigCommand):
             raise errors.BadConfiguration("\n".join(found))
         files = ", ".join([*conf.config_file, *conf.config_dir]) or "no configuration file"
         self.app.stdout.write(f"{files}: no problems found\n")
+        for severity, what, remedy in insecure_options(conf):
+            if severity != "info":
+                self.app.stdout.write(f"{severity}: {what} {remedy}\n")
 
 
 class ShowConfig(ConfigCommand, Lister):

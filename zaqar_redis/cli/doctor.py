@@ -16,22 +16,15 @@ from oslo_config import cfg
 
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
-from zaqar_redis.api.channels.server import ServerApiSettings
-from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.cli import service_factory, stores
 from zaqar_redis.cli.api import quiet_logging
 from zaqar_redis.cli.base import Row, Table, TargetCommand
 from zaqar_redis.cli.config import SECRET_URIS
+from zaqar_redis.cli.insecure_options import insecure_options
 from zaqar_redis.conf import environment
-from zaqar_redis.conf.groups import (
-    AuthSettings,
-    ChannelsSettings,
-    ListenSettings,
-)
 from zaqar_redis.figures import Alarm, Severity
 from zaqar_redis.keyspace import uris
 from zaqar_redis.keyspace.settings import BatchSettings
-from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.runner import Runner
 from zaqar_redis.service.alarms import sort_alarms, store_alarms
 from zaqar_redis.service.stores import ask_driver
@@ -101,7 +94,7 @@ def _configuration(conf: cfg.ConfigOpts) -> Iterator[Alarm]:
     for problem in configuration.problems(conf) + service_factory.problems(conf):
         yield Alarm("critical", where, problem, "`zaqar-redis config check` lists this, too.")
     try:
-        for severity, what, remedy in _insecure(conf):
+        for severity, what, remedy in insecure_options(conf):
             yield Alarm(severity, where, what, remedy)
     except cfg.Error:
         pass  # an invalid value: it is among the problems
@@ -111,50 +104,6 @@ def _configuration(conf: cfg.ConfigOpts) -> Iterator[Alarm]:
             yield Alarm(
                 "warning", path, "Everybody on this machine can read its secrets.", "chmod o-r"
             )
-
-
-def _insecure(conf: cfg.ConfigOpts) -> Iterator[tuple[Severity, str, str]]:
-    auth = configuration.settings(conf, AuthSettings)
-    listen = configuration.settings(conf, ListenSettings)
-    if "none" in auth.strategy:
-        if auth.insecure:
-            yield (
-                "critical",
-                f"[auth] insecure: whoever reaches {listen.bind}:{listen.port} may do everything.",
-                "Choose a strategy: key, jwt or keystone.",
-            )
-        else:
-            yield (
-                "info",
-                f"[auth] strategy is none: every user of this machine may do everything at "
-                f"{listen.bind}:{listen.port}.",
-                "Choose a strategy when there are others on it: key, jwt or keystone.",
-            )
-    if configuration.settings(conf, ServerApiSettings).insecure:
-        yield (
-            "critical",
-            "[channels] api_insecure: /api takes calls without a key.",
-            "Set api_key.",
-        )
-    if configuration.settings(conf, SessionSettings).insecure:
-        yield (
-            "critical",
-            "[channels] insecure: clients connect without a token.",
-            "Give them tokens, or a proxy.",
-        )
-    if configuration.settings(conf, TokenSettings).any_project:
-        yield (
-            "warning",
-            "[channels] token_any_project: whoever has a key of tokens reads and uses the channels "
-            "and queues of all projects.",
-            "Turn it off, and give each project an access key that signs its tokens.",
-        )
-    if "*" in configuration.settings(conf, ChannelsSettings).allowed_origins:
-        yield (
-            "warning",
-            "[channels] allowed_origins: * lets every web page connect.",
-            "Name your pages' origins.",
-        )
 
 
 def _secrets(conf: cfg.ConfigOpts) -> Iterator[Any]:

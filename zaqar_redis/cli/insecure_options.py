@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that open more than an operator may want: the doctor and ``config check`` name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oslo_config import cfg
+
+from zaqar_redis import conf as configuration
+from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.auth.tokens import TokenSettings
+from zaqar_redis.conf.groups import AuthSettings, ChannelsSettings, ListenSettings
+from zaqar_redis.figures import Severity
+from zaqar_redis.realtime.session.context import SessionSettings
+
+
+def insecure_options(conf: cfg.ConfigOpts) -> Iterator[tuple[Severity, str, str]]:
+    """Yields how severe each is, what it opens, and what to do.
+
+    Raises cfg.Error for an invalid value.
+    """
+    auth = configuration.settings(conf, AuthSettings)
+    listen = configuration.settings(conf, ListenSettings)
+    if "none" in auth.strategy:
+        if auth.insecure:
+            yield (
+                "critical",
+                f"[auth] insecure: whoever reaches {listen.bind}:{listen.port} may do everything.",
+                "Choose a strategy: key, jwt or keystone.",
+            )
+        else:
+            yield (
+                "info",
+                f"[auth] strategy is none: every user of this machine may do everything at "
+                f"{listen.bind}:{listen.port}.",
+                "Choose a strategy when there are others on it: key, jwt or keystone.",
+            )
+    if configuration.settings(conf, ServerApiSettings).insecure:
+        yield (
+            "critical",
+            "[channels] api_insecure: /api takes calls without a key.",
+            "Set api_key.",
+        )
+    if configuration.settings(conf, SessionSettings).insecure:
+        yield (
+            "critical",
+            "[channels] insecure: clients connect without a token.",
+            "Give them tokens, or a proxy.",
+        )
+    if configuration.settings(conf, TokenSettings).any_project:
+        yield (
+            "warning",
+            "[channels] token_any_project: whoever has a key of tokens reads and uses the channels "
+            "and queues of all projects.",
+            "Turn it off, and give each project an access key that signs its tokens.",
+        )
+    if "*" in configuration.settings(conf, ChannelsSettings).allowed_origins:
+        yield (
+            "warning",
+            "[channels] allowed_origins: * lets every web page connect.",
+            "Name your pages' origins.",
+        )
