@@ -51,6 +51,7 @@ def options_of_service(keystone: RunningKeystone, **more: object) -> dict[str, d
     return {
         "DEFAULT": {"admin_mode": True},
         "auth": {"strategy": "keystone"},
+        "signed_url": {"secret_key": "of the tests"},
         "trustee": keystone.trustee_options(),
         "notification": {"allowed_networks": "127.0.0.0/8"},
         "keystone_authtoken": keystone.service_options() | more,

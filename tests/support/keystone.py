@@ -188,9 +188,9 @@ class RunningKeystone:
         """*place*: ``/projects/ID``, ``/domains/ID`` or ``/system``.  DELETE takes it away."""
         self.request(method, f"{place}/users/{self.users[user]}/roles/{self.roles[role]}")
 
-    def add_endpoint(self, url: str) -> None:
+    def add_endpoint(self, url: str, kind: str = "messaging") -> None:
         """Adds the service at *url* to the catalogue."""
-        service = self.create("service", {"type": "messaging", "name": "zaqar"})
+        service = self.create("service", {"type": kind, "name": kind})
         for interface in ("public", "internal"):
             given = {"service_id": service["id"], "interface": interface, "url": url}
             self.create("endpoint", given | {"region_id": REGION})
