@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from oslo_config import cfg
 
 from zaqar_redis.conf import checks, files, options
@@ -21,7 +23,7 @@ def problems(conf: cfg.ConfigOpts) -> list[str]:
     return found
 
 
-def namespace_options(conf: cfg.ConfigOpts) -> dict[str, list[cfg.Opt]]:
+def namespace_options(conf: cfg.ConfigOpts) -> dict[str, Sequence[cfg.Opt]]:
     """Returns the options of each namespace, by group."""
     return {_group(name): options.derive(kind) for name, kind in _option_types(conf).items()}
 

@@ -26,13 +26,14 @@ def fields(kind: type[Struct]) -> Mapping[str, str]:
     return {option: field for option, field in named if get_origin(annotated[field]) is Annotated}
 
 
-def derive(kind: type[Struct], names: Sequence[str] = ()) -> list[cfg.Opt]:
+@functools.cache
+def derive(kind: type[Struct], names: tuple[str, ...] = ()) -> Sequence[cfg.Opt]:
     """Returns the options of settings; with *names*, only these."""
     defaults, annotated, found = kind(), _annotations(kind), fields(kind)
-    return [
+    return tuple(
         _option(name, annotated[found[name]], getattr(defaults, found[name]))
         for name in names or found
-    ]
+    )
 
 
 def fill(kind: type[S], values: Mapping[str, Any]) -> S:

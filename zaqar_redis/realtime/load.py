@@ -8,10 +8,9 @@ and whose object is a `bus.BusFactory`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import entry_points
 from urllib.parse import urlsplit
 
-from stevedore import DriverManager
+from stevedore import DriverManager, NamedExtensionManager
 from stevedore.exception import NoMatches
 
 from zaqar_redis import errors
@@ -43,7 +42,7 @@ def _load(uri: str, settings: BusSettings) -> Bus:
         scheme = urlsplit(uri).scheme
     except ValueError as error:  # e.g. a bracket that is never closed
         raise errors.BadConfiguration(f"{redact_password(uri)}: {error}") from error
-    schemes = sorted({point.name for point in entry_points(group=GROUP)})
+    schemes = sorted(set(NamedExtensionManager(GROUP, []).entry_points_names()))
     if scheme not in schemes:
         raise errors.BadConfiguration(
             f'{redact_password(uri)}: no bus is installed for the scheme "{scheme}"; there are: '

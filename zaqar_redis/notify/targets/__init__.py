@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from importlib.metadata import entry_points
 
-from stevedore import DriverManager
+from stevedore import DriverManager, NamedExtensionManager
 from stevedore.exception import NoMatches
 
 from zaqar_redis import errors
@@ -28,7 +27,7 @@ class Targets:
 
     def __init__(self, context: TargetContext) -> None:
         self._context = context
-        self.schemes: Collection[str] = {point.name for point in entry_points(group=GROUP)}
+        self.schemes: Collection[str] = set(NamedExtensionManager(GROUP, []).entry_points_names())
         #: by scheme
         self._found: dict[str, Target] = {}
         #: one target may have several schemes
