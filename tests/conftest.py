@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from httpx._transports import default as httpx_transports
 from hypothesis import settings
 
 from tests.support import backends, scheduling, servers, spark_classes, tiers
@@ -31,6 +33,10 @@ _ROOT = Path(__file__).parents[1]
 _STORE = "redis"
 #: characters of a value in the name of a test
 _MAX_ID = 100
+
+# Each client reads all certificates of the system for 20 ms, also one that needs none.
+_NAME = "create_ssl_context"
+setattr(httpx_transports, _NAME, functools.cache(getattr(httpx_transports, _NAME)))
 
 # For every Spark of the tests: it listens on loopback only, and starts fast.
 os.environ["SPARK_HOME"] = str(spark_classes.spark_home())

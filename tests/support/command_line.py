@@ -74,7 +74,9 @@ def _logging_restored() -> Iterator[None]:
     finally:
         logging.root.handlers[:] = handlers
         for logger in _loggers():
-            logger.setLevel(levels.get(logger, logging.NOTSET))
+            level = levels.get(logger, logging.NOTSET)
+            if logger.level != level:  # to set it costs a look at all loggers
+                logger.setLevel(level)
 
 
 class RunningCommand:

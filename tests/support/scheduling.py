@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadFileScheduling
 
-#: The beginnings of the paths of files that share a Keystone, or a session of Spark.
+#: The beginnings of the paths of files that share a Keystone, a session of Spark, or a browser.
 _TOGETHER = (
     ("tests/spark/jobs/", "tests/spark/test_session.py", "tests/spark/test_topics.py"),
     ("tests/keystone/",),
+    ("tests/realtime/test_console", "tests/realtime/test_browser", "tests/realtime/test_grid"),
 )
 #: What takes longest, in this order.  It starts first: otherwise one process would run the
 #: last of it alone.
 _LONG = (
     *("tests/spark/jobs/", "tests/spark_faults/", "tests/benchmarks/", "tests/upstream/"),
-    *("tests/keystone/", "tests/spark/", "tests/stock/", "tests/faults/", "tests/bench/"),
+    *("tests/keystone/", "tests/realtime/test_console", "tests/spark/", "tests/stock/"),
+    *("tests/faults/", "tests/bench/"),
     *("tests/realtime/", "tests/cli/", "tests/contract/", "tests/notify/"),
 )
 
