@@ -28,6 +28,25 @@ def test_create_claim(api: ZaqarTestClient) -> None:
         assert message["href"] == f"/v2/queues/q/messages/{message['id']}?claim_id={claim}"
 
 
+def test_number_of_claims_is_shown_on_request(api: ZaqarTestClient) -> None:
+    first, _ = api.send("q", 1, 2)
+    claim, _ = api.hold("q", 1)
+    api.release("q", claim)
+    answer = api.request("POST", "/queues/q/claims", limit=5, detailed=True)
+    shown = answer.json()["messages"]
+    assert [message["claim_count"] for message in shown] == [2, 1]
+    again = api.get(answer.headers["Location"].removeprefix("/v2"), detailed=True)
+    assert again.json()["messages"] == shown
+    listed = api.list("q", include_claimed=True, detailed=True, limit=1).json()
+    assert listed["messages"] == shown[:1]
+    assert "detailed=true" in listed["links"][0]["href"]
+    for found in (
+        api.list("q", ids=first, detailed=True).json()["messages"][0],
+        api.get(f"/queues/q/messages/{first}", detailed=True).json(),
+    ):
+        assert found == shown[0]
+
+
 @pytest.mark.parametrize("content", [None, b"", b"{}", b'{"ttl": null, "grace": null}'])
 def test_claim_without_lease_gets_the_defaults(api: ZaqarTestClient, content: bytes | None) -> None:
     api.send("q", *range(11))

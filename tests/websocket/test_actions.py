@@ -206,6 +206,22 @@ def test_attributes_are_shown_on_request(peer: ApiPeer) -> None:
     assert [each["attributes"] for each in shown] == [attributes] * 6
 
 
+def test_number_of_claims_is_shown_on_request(peer: ApiPeer) -> None:
+    messages = [{"body": 1}]
+    [id] = peer.ask("message_post", queue_name="q", messages=messages).body["message_ids"]
+    asked: dict[str, object] = {"queue_name": "q", "detailed": True}
+    plain = peer.ask("claim_create", queue_name="q").body
+    assert "claim_count" not in plain["messages"][0]
+    peer.ask("claim_delete", queue_name="q", claim_id=plain["claim_id"])
+    claim = peer.ask("claim_create", **asked).body
+    again = peer.ask("claim_get", claim_id=claim["claim_id"], **asked).body
+    many = peer.ask("message_get_many", message_ids=[id], **asked).body
+    listed = peer.ask("message_list", echo=True, include_claimed=True, **asked).body
+    single = peer.ask("message_get", message_id=id, **asked).body["messages"]
+    shown = [single, *(each["messages"][0] for each in (claim, again, many, listed))]
+    assert [each["claim_count"] for each in shown] == [2] * 5
+
+
 def test_claim_of_nothing_has_no_id(peer: ApiPeer) -> None:
     assert peer.ask("claim_create", queue_name="q") == ApiResponse(204, {"claim_id": None})
 

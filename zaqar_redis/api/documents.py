@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote_plus
 
 import msgspec
@@ -52,6 +52,16 @@ _NO_TEXTS: Mapping[str, str] = {}
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 #: Raised by the JSON decoder, or by our check for UTF-8.
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class MessageDetails(Protocol):
+    """What a client wants to see of messages, beyond what stock Zaqar shows."""
+
+    @property
+    def detailed(self) -> bool | None: ...
+
+    @property
+    def with_attributes(self) -> bool | None: ...
 
 
 def drafts(document: PostIn, with_checksum: bool, traceparent: str = "") -> list[NewMessage]:
@@ -184,25 +194,25 @@ def posted(queue: str, ids: Sequence[str]) -> bytes:
     return encode(schemas.PostedOut([base + id for id in ids]))
 
 
-def message(queue: str, record: Message, with_attributes: bool | None) -> bytes:
-    return encode(shown_message(queue, record, with_attributes))
+def message(queue: str, record: Message, wanted: MessageDetails) -> bytes:
+    return encode(shown_message(queue, record, wanted))
 
 
-def shown_message(queue: str, record: Message, with_attributes: bool | None) -> MessageOut:
-    return _message(f"{rules.path_of(queue)}/messages/", record, with_attributes)
+def shown_message(queue: str, record: Message, wanted: MessageDetails) -> MessageOut:
+    return _message(f"{rules.path_of(queue)}/messages/", record, wanted)
 
 
-def messages(queue: str, records: Sequence[Message], with_attributes: bool | None) -> bytes:
-    return encode(schemas.MessagePageOut(_messages(queue, records, with_attributes)))
+def messages(queue: str, records: Sequence[Message], wanted: MessageDetails) -> bytes:
+    return encode(schemas.MessagePageOut(_messages(queue, records, wanted)))
 
 
 def message_page(
-    queue: str, records: Sequence[Message], links: list[LinkOut], with_attributes: bool | None
+    queue: str, records: Sequence[Message], links: list[LinkOut], wanted: MessageDetails
 ) -> bytes:
-    return encode(schemas.MessagePageOut(_messages(queue, records, with_attributes), links))
+    return encode(schemas.MessagePageOut(_messages(queue, records, wanted), links))
 
 
-def popped(records: Sequence[Message], with_attributes: bool | None) -> bytes:
+def popped(records: Sequence[Message], wanted: MessageDetails) -> bytes:
     shown = [
         schemas.PoppedMessageOut(
             id=record.id,
@@ -212,16 +222,16 @@ def popped(records: Sequence[Message], with_attributes: bool | None) -> bytes:
             claim_id=None,
             claim_count=record.claim_count,
             checksum=_shown_checksum(record),
-            attributes=shown_attributes(record, with_attributes),
+            attributes=shown_attributes(record, wanted.with_attributes),
         )
         for record in records
     ]
     return encode(schemas.PoppedOut(shown))
 
 
-def claimed(queue: str, record: Claim, with_attributes: bool | None) -> bytes:
+def claimed(queue: str, record: Claim, wanted: MessageDetails) -> bytes:
     href = f"/v2/queues/{queue}/claims/{record.id}"
-    held = _messages(queue, record.messages, with_attributes)
+    held = _messages(queue, record.messages, wanted)
     return encode(schemas.ClaimOut(record.age, record.ttl, held, href))
 
 
@@ -319,14 +329,12 @@ def _written(value: str | int | bool) -> str:
     return str(value).lower()  # true and false, not True and False
 
 
-def _messages(
-    queue: str, records: Sequence[Message], with_attributes: bool | None
-) -> list[MessageOut]:
+def _messages(queue: str, records: Sequence[Message], wanted: MessageDetails) -> list[MessageOut]:
     base = f"{rules.path_of(queue)}/messages/"
-    return [_message(base, record, with_attributes) for record in records]
+    return [_message(base, record, wanted) for record in records]
 
 
-def _message(base: str, record: Message, with_attributes: bool | None) -> MessageOut:
+def _message(base: str, record: Message, wanted: MessageDetails) -> MessageOut:
     href = base + record.id
     if record.claim_id is not None:
         href = f"{href}?claim_id={record.claim_id}"
@@ -337,7 +345,8 @@ def _message(base: str, record: Message, with_attributes: bool | None) -> Messag
         record.age,
         msgspec.Raw(record.body),
         _shown_checksum(record) if record.checksum else msgspec.UNSET,
-        shown_attributes(record, with_attributes),
+        record.claim_count if wanted.detailed else msgspec.UNSET,
+        shown_attributes(record, wanted.with_attributes),
     )
 
 

@@ -222,6 +222,7 @@ _MessagePath = Annotated[
 _Ttl = Annotated[int, about("Seconds.", minimum=1)]
 _Age = Annotated[int, about("Seconds since it was posted.", minimum=0)]
 _Body = Annotated[Raw, about("As it was posted.")]
+_ClaimCount = Annotated[Count, about("How often it was claimed.")]
 _Checksum = Annotated[str, about("If `enable_checksum` was set.", pattern="^MD5:[0-9a-f]{32}$")]
 
 
@@ -346,6 +347,7 @@ class MessageOut(Document):
     age: _Age
     body: _Body
     checksum: _Checksum | UnsetType = UNSET
+    claim_count: _ClaimCount | UnsetType = UNSET
     attributes: AttributesOut = UNSET
 
 
@@ -360,7 +362,7 @@ class PoppedMessageOut(Document):
     age: _Age
     body: _Body
     claim_id: None
-    claim_count: Annotated[Count, about("How often it was claimed.")]
+    claim_count: _ClaimCount
     checksum: _Checksum | UnsetType = UNSET
     attributes: AttributesOut = UNSET
 

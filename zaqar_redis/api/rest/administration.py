@@ -10,10 +10,14 @@ from zaqar_redis.api import administration_schemas as schemas
 from zaqar_redis.api import documents
 from zaqar_redis.api.administration_schemas import ClaimListQuery, MoveIn, PeekQuery
 from zaqar_redis.api.exchange import Answer, Request
+from zaqar_redis.api.queries import MessageQuery
 from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import PeekedMessage
 from zaqar_redis.service.administration import AdministrationService
+
+#: What a look shows of each message.
+_ALL = MessageQuery(detailed=True, with_attributes=True)
 
 
 class AdministrationHandlers(ComposedVerbs):
@@ -93,11 +97,10 @@ class AdministrationHandlers(ComposedVerbs):
 
 def _peeked(queue: str, peeked: PeekedMessage) -> schemas.PeekedOut:
     message = peeked.message
-    shown = documents.shown_message(queue, message, with_attributes=True)
+    shown = documents.shown_message(queue, message, _ALL)
     return schemas.PeekedOut(
         **msgspec.structs.asdict(shown),
         state=peeked.state,
-        claim_count=message.claim_count,
         claim=message.claim_id or UNSET,
         claim_client_id=peeked.claim_client or UNSET,
         until=UNSET if peeked.until is None else documents.iso(peeked.until),

@@ -40,7 +40,7 @@ class ClaimHandlers(ComposedVerbs):
             return DONE
         location = ("location", f"/v2/queues/{queue}/claims/{claimed.claim_id}")
         return Answer(
-            documents.messages(queue, claimed.messages, request.query.with_attributes),
+            documents.messages(queue, claimed.messages, request.query),
             201,
             (location,),
         )
@@ -51,7 +51,7 @@ class ClaimHandlers(ComposedVerbs):
         found = yield self._claims.get(request.project, queue, claim)
         if request.span is not None:
             request.span.add_links(found.messages)
-        return Answer(documents.claimed(queue, found, request.query.with_attributes))
+        return Answer(documents.claimed(queue, found, request.query))
 
     @verb
     def update(self, request: Request[None, ClaimIn], queue: str, claim: str) -> Steps[Answer]:

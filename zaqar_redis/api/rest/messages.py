@@ -125,7 +125,7 @@ class MessageHandlers(ComposedVerbs):
         if request.span is not None:
             request.span.add_links(page.items)
         links = documents.next_link(request.path, query, page.marker)
-        return Answer(documents.message_page(queue, page.items, links, query.with_attributes))
+        return Answer(documents.message_page(queue, page.items, links, query))
 
     def _by_ids(self, request: ListRequest, queue: str, ids: Sequence[str]) -> Steps[Answer]:
         found = yield self._messages.get(request.project, queue, ids)
@@ -133,7 +133,7 @@ class MessageHandlers(ComposedVerbs):
             raise errors.NotFound(why=f"None of these messages is in the {rules.described(queue)}.")
         if request.span is not None:
             request.span.add_links(found)
-        return Answer(documents.messages(queue, found, request.query.with_attributes))
+        return Answer(documents.messages(queue, found, request.query))
 
     @verb
     def delete_many(self, request: Request[MessageDeleteQuery, None], queue: str) -> Steps[Answer]:
@@ -146,7 +146,7 @@ class MessageHandlers(ComposedVerbs):
             popped = yield self._messages.pop(request.project, queue, pop)
             if request.span is not None:
                 request.span.add_links(popped)
-            return Answer(documents.popped(popped, request.query.with_attributes))
+            return Answer(documents.popped(popped, request.query))
         if request.span is not None:
             request.span.add_links((yield self._messages.get(request.project, queue, ids or [])))
         yield self._messages.delete_many(request.project, queue, ids or [], claims)
@@ -160,7 +160,7 @@ class MessageHandlers(ComposedVerbs):
             raise missing(message, queue)
         if request.span is not None:
             request.span.add_links(found)
-        return Answer(documents.message(queue, found[0], request.query.with_attributes))
+        return Answer(documents.message(queue, found[0], request.query))
 
     @verb
     def delete(

@@ -15,6 +15,7 @@ from msgspec import UNSET, Raw, Struct
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api import documents
+from zaqar_redis.api.documents import MessageDetails
 from zaqar_redis.api.rest.subscriptions import keystone_token, longest
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.websocket import schemas as docs
@@ -196,19 +197,19 @@ class ActionHandlers:
             wait=None,
             watch_disconnect=request.watch_disconnect,
         )
-        return ActionResult(docs.MessagesOut(_messages(page.items, body.with_attributes)))
+        return ActionResult(docs.MessagesOut(_messages(page.items, body)))
 
     async def message_get(self, request: SocketRequest, body: docs.MessageIdIn) -> ActionResult:
         found = await self._messages.get(request.project, body.queue, [body.message])
         if not found:
             raise missing(body.message, body.queue)
-        return ActionResult(docs.MessagesOut(_message(found[0], body.with_attributes)))
+        return ActionResult(docs.MessagesOut(_message(found[0], body)))
 
     async def message_get_many(
         self, request: SocketRequest, body: docs.MessageIdsIn
     ) -> ActionResult:
         found = await self._messages.get(request.project, body.queue, body.ids)
-        return ActionResult(docs.MessagesOut(_messages(found, body.with_attributes)))
+        return ActionResult(docs.MessagesOut(_messages(found, body)))
 
     async def message_delete(
         self, request: SocketRequest, body: docs.MessageDeleteIn
@@ -222,7 +223,7 @@ class ActionHandlers:
         ids, pop, claims = body.chosen(self._limits)
         if pop is not None:
             popped = await self._messages.pop(request.project, body.queue, pop)
-            return ActionResult(Raw(documents.popped(popped, body.with_attributes)))
+            return ActionResult(Raw(documents.popped(popped, body)))
         await self._messages.delete_many(request.project, body.queue, ids or [], claims)
         return ActionResult({}, 204)
 
@@ -239,12 +240,12 @@ class ActionHandlers:
         )
         if claimed.claim_id is None:
             return ActionResult(docs.NewClaimOut(None), 204)
-        messages = _messages(claimed.messages, body.with_attributes, claimed.claim_id)
+        messages = _messages(claimed.messages, body, claimed.claim_id)
         return ActionResult(docs.NewClaimOut(claimed.claim_id, messages), 201)
 
     async def claim_get(self, request: SocketRequest, body: docs.ClaimIdIn) -> ActionResult:
         found = await self._claims.get(request.project, body.queue, body.claim)
-        messages = _messages(found.messages, body.with_attributes, found.id)
+        messages = _messages(found.messages, body, found.id)
         return ActionResult(docs.HeldClaimOut(found.age, found.ttl, messages))
 
     async def claim_update(self, request: SocketRequest, body: docs.ClaimUpdateIn) -> ActionResult:
@@ -342,18 +343,22 @@ class ActionHandlers:
 
 
 def _messages(
-    records: Sequence[Message], with_attributes: bool | None, claim: str | None = None
+    records: Sequence[Message], wanted: MessageDetails, claim: str | None = None
 ) -> list[docs.HeldMessageOut]:
-    return [_message(record, with_attributes, claim) for record in records]
+    return [_message(record, wanted, claim) for record in records]
 
 
 def _message(
-    record: Message, with_attributes: bool | None, claim: str | None = None
+    record: Message, wanted: MessageDetails, claim: str | None = None
 ) -> docs.HeldMessageOut:
-    holder = claim or record.claim_id
-    attributes = documents.shown_attributes(record, with_attributes)
     return docs.HeldMessageOut(
-        record.id, holder, record.ttl, record.age, Raw(record.body), attributes
+        record.id,
+        claim or record.claim_id,
+        record.ttl,
+        record.age,
+        Raw(record.body),
+        record.claim_count if wanted.detailed else UNSET,
+        documents.shown_attributes(record, wanted.with_attributes),
     )
 
 

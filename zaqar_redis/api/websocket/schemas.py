@@ -103,6 +103,7 @@ class QueueIn(Struct, kw_only=True):
 
 
 class MessagesIn(QueueIn, kw_only=True):
+    detailed: bool | None = None
     with_attributes: bool | None = None
 
 
@@ -147,6 +148,7 @@ class MessageDeleteManyIn(MessageDeleteQuery, frozen=True, kw_only=True):
 class ClaimCreateIn(ClaimIn, kw_only=True):
     queue: str = field(name="queue_name")
     limit: int | None = None
+    detailed: bool | None = None
     with_attributes: bool | None = None
 
 
@@ -227,6 +229,7 @@ class HeldMessageOut(Document):
     ttl: int
     age: int
     body: Raw
+    claim_count: int | UnsetType = UNSET
     attributes: AttributesOut = UNSET
 
 
