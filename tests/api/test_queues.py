@@ -16,9 +16,6 @@ DEFAULTS = {
     "_max_messages_post_size": 262144,
     "_default_message_ttl": 3600,
     "_default_message_delay": 0,
-    "_dead_letter_queue": None,
-    "_dead_letter_queue_messages_ttl": None,
-    "_max_claim_count": None,
     "_enable_encrypt_messages": False,
 }
 
@@ -124,7 +121,7 @@ def test_null_attribute_means_the_default(api: ZaqarTestClient, name: str) -> No
 
 def test_empty_dead_letter_queue_name_means_none(api: ZaqarTestClient) -> None:
     assert api.create("q", _dead_letter_queue="", _max_claim_count=1).status_code == 201
-    assert api.get("/queues/q").json()["_dead_letter_queue"] is None
+    assert "_dead_letter_queue" not in api.get("/queues/q").json()
     api.send("q", 1)
     for _ in range(3):
         api.release("q", api.hold("q")[0])
@@ -134,7 +131,7 @@ def test_empty_dead_letter_queue_name_means_none(api: ZaqarTestClient) -> None:
 @pytest.mark.parametrize("count", [0, 1, 2**63 - 1])
 def test_claim_counts_may_be_any_natural_number(api: ZaqarTestClient, count: int) -> None:
     assert api.create("q", _max_claim_count=count).status_code == 201
-    assert api.get("/queues/q").json()["_max_claim_count"] == (count or None)
+    assert api.get("/queues/q").json().get("_max_claim_count") == (count or None)
 
 
 def test_default_ttl_of_the_queue_applies_to_its_messages(api: ZaqarTestClient) -> None:

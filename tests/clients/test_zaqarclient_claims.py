@@ -7,7 +7,6 @@ import time
 from typing import Any
 
 import pytest
-from zaqarclient.queues.v2 import core
 from zaqarclient.transport import errors
 
 from tests.clients.conftest import MakeClient, Post
@@ -159,11 +158,9 @@ def test_messages_claimed_too_often_become_dead_letters(
         "_dead_letter_queue": dead_letters,
         "_dead_letter_queue_messages_ttl": 700,
     }
-    # Not Queue.metadata(): it adds attributes that were shown as null and then removes them.
-    request, transport = zaqar._request_and_transport()
-    core.queue_create(transport, request, queue_name, metadata=metadata)
-    queue = zaqar.queue(queue_name)
-    assert metadata.items() <= queue.metadata().items()
+    queue = zaqar.queue(queue_name, force_create=True)
+    queue.metadata(new_meta=metadata)
+    assert metadata.items() <= queue.metadata(force_reload=True).items()
     queue.post([{"body": "poison"}, {"body": "poison too"}])
     for _ in range(2):
         claim = queue.claim(ttl=60, grace=60)

@@ -17,9 +17,6 @@ RESERVED = {
     "_max_messages_post_size": 262144,
     "_default_message_ttl": 3600,
     "_default_message_delay": 0,
-    "_dead_letter_queue": None,
-    "_dead_letter_queue_messages_ttl": None,
-    "_max_claim_count": None,
     "_enable_encrypt_messages": False,
 }
 

@@ -200,8 +200,8 @@ class InspectQueue(QueueCommand, ShowOne):
                 shown[f"{name}_per_second"] = round(rate, 1)
         shown["claims"] = _counted(claims)
         shown["next_claim_ends_in"] = claims[0]["ttl"] - claims[0]["age"] if claims else None
-        shown["dead_letter_queue"] = metadata["_dead_letter_queue"]
-        shown["max_claim_count"] = metadata["_max_claim_count"]
+        shown["dead_letter_queue"] = metadata.get("_dead_letter_queue")
+        shown["max_claim_count"] = metadata.get("_max_claim_count")
         shown["subscriptions"] = _counted(subscriptions)
         shown["subscriptions_paused"] = sum(each.get("paused", False) for each in subscriptions)
         for name in ("pending", "failed"):

@@ -135,21 +135,25 @@ class QueueService(ComposedVerbs):
         yield self._store.purge(project, queue)
 
     def shown(self, queue: str, metadata: dict[str, Any]) -> dict[str, Any]:
-        """Returns the metadata, with defaults for reserved attributes that are not set."""
+        """Returns the metadata, with defaults for reserved attributes that are not set.
+
+        One without a default is left out: stock shows null, for which python-zaqarclient adds the
+        attribute that its user sets, and then removes it in the same request.
+        """
         limits = self._limits
         defaults = {
             "_max_messages_post_size": limits.max_messages_post_size,
             "_default_message_ttl": limits.default_message_ttl,
             "_default_message_delay": limits.default_message_delay,
-            "_dead_letter_queue": None,
-            "_dead_letter_queue_messages_ttl": None,
-            "_max_claim_count": None,
             "_enable_encrypt_messages": False,
         }
         names = (
             metadata_rules.RESERVED_OF_TOPICS if rules.is_topic(queue) else metadata_rules.RESERVED
         )
-        return metadata | {name: metadata.get(name) or defaults[name] for name in names}
+        shown = metadata | {name: metadata.get(name) or defaults.get(name) for name in names}
+        return {
+            name: value for name, value in shown.items() if value is not None or name not in names
+        }
 
     def _check(self, queue: str, metadata: dict[str, Any]) -> None:
         check = (
