@@ -34,7 +34,17 @@ def test_version_list_needs_no_headers(http: httpx.Client, service: servers.Runn
     }
 
 
-@pytest.mark.parametrize("path", ["/v1/queues", "/v1.1/queues", "/v2", "/v2/ping/", "/v2/nothing"])
+def test_version_has_an_address_without_a_slash(
+    http: httpx.Client, service: servers.RunningService
+) -> None:
+    (version,) = http.get(f"{service.url}/").json()["versions"]
+    answer = http.get(f"{service.url}/v2")
+    assert (answer.status_code, answer.json()) == (200, {"version": version})
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/queues", "/v1.1/queues", "/v1.1", "/v2/ping/", "/v2/nothing"]
+)
 def test_unknown_paths_answer_404_before_headers_are_checked(
     http: httpx.Client, service: servers.RunningService, path: str
 ) -> None:

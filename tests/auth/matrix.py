@@ -73,6 +73,7 @@ PUBLIC = frozenset(
     (
         *(
             "/",
+            "/v2",
             "/health",
             "/healthcheck",
             "/healthcheck/live",

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
+import textwrap
 from typing import Any
 
 from tests.conventions.files import ROOT
@@ -54,3 +56,15 @@ def test_the_tutorial_creates_queues_that_python_zaqarclient_lists(
     assert [queue.name for queue in listed] == ["jobs", "orders"]
     dead = zaqar.queue("jobs").metadata()["_dead_letter_queue"]
     assert zaqar.queue(dead, auto_create=False).name == dead
+
+
+def test_the_tutorial_takes_messages_in_python(
+    two_workers: servers.RunningService, project: str, zaqar: Any
+) -> None:
+    code = "\n".join(blocks("doc/tutorial.md", "8. From Python", "9. From the command line"))
+    code = textwrap.dedent(re.sub("^ +pip install .*", "", code, flags=re.MULTILINE))
+    code = code.replace(_ADDRESS, two_workers.url).replace('"demo"', f'"{project}"')
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    outcome = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
+    assert outcome.stdout.splitlines() == ["{'order': 5}", "{'order': 6}"]
+    assert zaqar.queue("orders").stats["messages"]["total"] == 0

@@ -15,7 +15,13 @@ from zaqar_redis.api import schemas as docs
 from zaqar_redis.api.exchange import JSON, TEXT, Answer, Receive, Request, Send
 from zaqar_redis.api.rest.administration import AdministrationHandlers
 from zaqar_redis.api.rest.claims import ClaimHandlers
-from zaqar_redis.api.rest.home import JSON_HOME, HealthHandlers, home_document, list_versions
+from zaqar_redis.api.rest.home import (
+    JSON_HOME,
+    HealthHandlers,
+    home_document,
+    list_versions,
+    show_version,
+)
 from zaqar_redis.api.rest.messages import MessageHandlers
 from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHandlers
 from zaqar_redis.api.rest.queues import PATCH, QueueHandlers
@@ -146,12 +152,14 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
     ok, shown, missing = {200: None}, {200: docs.ShownMetadata}, (errors.NotFound,)
     refused = (errors.NotFound, errors.Conflict, errors.UnsupportedMediaType)
     put_queue, counted = {201: None, 204: None}, {200: docs.StatsOut}
-    versions, resources = {300: docs.VersionsOut}, {200: docs.HomeOut}
+    versions, version = {300: docs.VersionsOut}, {200: docs.VersionOut}
+    resources = {200: docs.HomeOut}
     health_report = (StoreHealth, dict[str, StoreHealth | bool])
     queue = "/v2/queues/{queue}"
     message, a_claim = f"{queue}/messages/{{message}}", f"{queue}/claims/{{claim}}"
     routes = [
         get("/", list_versions, "versions:get", answers=versions, public=True, needs_store=False),
+        get("/v2", show_version, "versions:get", answers=version, public=True, needs_store=False),
         get(
             "/healthcheck",
             health.check,

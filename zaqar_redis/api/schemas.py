@@ -166,12 +166,9 @@ Metadata = Annotated[
 ShownMetadata = Annotated[
     dict[str, Any],
     about(
-        "Reserved attributes have their defaults.",
-        required=metadata_rules.RESERVED,
-        properties={
-            name: {"type": each["type"][0] if "default" in each else each["type"]}
-            for name, each in _RESERVED.items()
-        },
+        "Reserved attributes have their defaults; those without one are there once they are set.",
+        required=[name for name, each in _RESERVED.items() if "default" in each],
+        properties={name: {"type": each["type"][0]} for name, each in _RESERVED.items()},
     ),
 ]
 TopicMetadata = Annotated[
@@ -241,6 +238,10 @@ class ProblemOut(Document):
 
 class VersionsOut(Document):
     versions: list[dict[str, Any]]
+
+
+class VersionOut(Document):
+    version: dict[str, Any]
 
 
 class HomeOut(Document):

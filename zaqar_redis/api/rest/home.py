@@ -9,7 +9,7 @@ from typing import Any
 from zaqar_redis import errors
 from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import DONE, TEXT, Answer, Request
-from zaqar_redis.api.schemas import HomeOut, VersionsOut
+from zaqar_redis.api.schemas import HomeOut, VersionOut, VersionsOut
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.service.health import HealthService
 
@@ -27,6 +27,11 @@ _VERSION = {
 async def list_versions(request: Request[None, None]) -> Answer:
     """Lists the versions of the API."""
     return Answer(documents.encode(VersionsOut([_VERSION])), 300)
+
+
+async def show_version(request: Request[None, None]) -> Answer:
+    """Shows this version of the API: clients that have its address look here first."""
+    return Answer(documents.encode(VersionOut(_VERSION)))
 
 
 def _resource(template: str, allow: list[str], hints: dict[str, Any] | None = None) -> Any:
