@@ -249,6 +249,15 @@ def test_subscription_is_paused_and_resumed(api: ZaqarTestClient) -> None:
         assert _shown(api, id).get("paused", False) is paused
 
 
+def test_subscription_may_be_paused_from_the_start(api: ZaqarTestClient) -> None:
+    for paused in (True, False, None):
+        subscriber = f"http://example.org/{paused}"
+        created = api.request("POST", PATH, {"subscriber": subscriber, "paused": paused})
+        assert created.status_code == 201
+        shown = _shown(api, created.json()["subscription_id"])
+        assert shown.get("paused", False) is bool(paused)
+
+
 def test_update_to_a_subscriber_in_use_is_refused(api: ZaqarTestClient) -> None:
     _new(api)
     second = _new(api, HOOK + "2")
@@ -267,6 +276,10 @@ WRONG_FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"subscriber": "http://b\xfccher.example/"}, "ASCII"),
     ({"subscriber": "queue:q"}, "the queue q cannot subscribe to itself"),
     ({"subscriber": "channel:topic:news"}, "subscribe topic:news"),
+    ({"subscriber": "channel:nowhere:news"}, "nowhere:news: unknown channel"),
+    ({"subscriber": "http://example.org:99999/"}, "a port from 1 to 65535"),
+    ({"subscriber": "https://:80/"}, "with a host"),
+    ({"paused": "yes"}, "bool"),
     ({"subscriber": "channel:$queue:orders"}, "subscribe queue:orders"),
     ({"ttl": 0}, "at least 60 seconds"),
     ({"ttl": 59}, "at least 60 seconds"),
@@ -309,7 +322,7 @@ def test_subscription_without_a_subscriber_is_refused(api: ZaqarTestClient) -> N
         *WRONG_FIELDS,
         ({}, "paused"),
         ({"unknown": 1}, "ttl"),
-        ({"paused": None}, "paused"),
+        ({"paused": None}, "not be null"),
         ({"subscriber": None, "ttl": None, "options": None}, "must be given"),
     ],
 )

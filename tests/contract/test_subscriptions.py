@@ -182,6 +182,15 @@ def test_update_changes_only_given_fields(store: ContractStore) -> None:
     assert get(store, id) is None
 
 
+def test_subscription_may_be_paused_from_the_start(store: ContractStore) -> None:
+    of = store.driver.subscriptions
+    assert of
+    id = store.run(of.create(store.project, "q", HOOK, ttl=600, options={}, paused=True))
+    known = get(store, str(id))
+    assert known
+    assert (known.confirmed, known.paused, known.subscriber) == (False, True, HOOK)
+
+
 def test_paused_subscription_stays_paused_until_it_is_resumed(store: ContractStore) -> None:
     id = new_subscription(store, color="blue")
     for change, state in (

@@ -19,6 +19,7 @@ from tests.notify.local_notifier import local_notifier, post, subscribe, wait_fo
 from tests.support import servers
 from tests.support.notifiers import notifier as notifier_process
 from tests.support.stores import ContractStore
+from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.notify import notifier as notifier_module
 from zaqar_redis.notify import source as source_module
 from zaqar_redis.notify.lane import Lane
@@ -131,6 +132,59 @@ async def _post_beside_a_subscriber_that_hangs(uri: str, project: str) -> None:
         goes_on.set()
 
 
+def test_subscribers_that_hang_delay_no_other_one_of_their_endpoint(project: str) -> None:
+    with servers.redis_server() as server:
+        asyncio.run(_deliver_beside_many_that_hang(server.uri, project))
+
+
+async def _deliver_beside_many_that_hang(uri: str, project: str) -> None:
+    goes_on, ok = asyncio.Event(), answer(204)
+
+    async def receive(request: ReceivedRequest, writer: Writer) -> None:
+        if "/hangs" in request.line:
+            await goes_on.wait()
+        await ok(request, writer)
+
+    def lines(path: str) -> int:
+        return sum(path in request.line for request in found.received)
+
+    async with endpoint(receive) as found, local_notifier(uri) as (driver, _):
+        await driver.queues.create(project, "q", {})
+        for number in range(2):
+            hanging = found.uri(f"/hangs{number}")
+            await subscribe(driver, project, hanging, concurrency=64, timeout=60)
+        await post(driver, project, *[b"1"] * 64)
+        await wait_for(lambda: lines("/hangs") == 128)
+        await subscribe(driver, project, found.uri("/quick"), timeout=60)
+        await post(driver, project, b"2")
+        await wait_for(lambda: lines("/quick") == 1)
+        goes_on.set()
+
+
+def test_delivery_that_failed_is_tried_again_when_it_is_due_though_its_queue_is_not_served(
+    project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifier_module, "_LOOK_SECONDS", 600)  # no look finds it
+    monkeypatch.setattr(source_module, "_LINGER_SECONDS", 0.01)
+    with servers.redis_server() as server:
+        asyncio.run(_retry_later(server.uri, project))
+
+
+async def _retry_later(uri: str, project: str) -> None:
+    policy = {"retries_with_no_delay": 0, "minimum_delay": 1, "maximum_delay": 11}
+    settings = NotifierSettings(lease=300)
+    async with (
+        endpoint(answer(503)) as found,
+        local_notifier(uri, settings=settings) as (driver, notifier),
+    ):
+        await driver.queues.create(project, "q", {})
+        await subscribe(driver, project, found.uri(), _retry_policy=policy)
+        await post(driver, project, b"1")
+        for number in (1, 2):
+            await wait_for(lambda number=number: len(found.received) == number)  # type: ignore[misc]
+            await wait_for(lambda: not notifier.memory.used)
+
+
 def test_queue_that_is_purged_during_attempts_leaves_no_memory_and_no_further_attempts(
     project: str,
 ) -> None:
@@ -183,6 +237,11 @@ async def _open_circuit(uri: str, project: str, caplog: pytest.LogCaptureFixture
             if "no attempt is made" in each.msg
         ]
 
+    def opened() -> float:
+        rows = dict(metrics.CIRCUITS_OPENED.rows())
+        return sum(rows.get(("http",), [0]))
+
+    before = opened()
     async with endpoint(answer(503)) as found, local_notifier(uri) as (driver, notifier):
         await driver.queues.create(project, "q", {})
         await subscribe(driver, project, found.uri())
@@ -190,7 +249,8 @@ async def _open_circuit(uri: str, project: str, caplog: pytest.LogCaptureFixture
         await wait_for(lambda: bool(pauses()) and not notifier.memory.used)
         attempts = len(found.received)
         await wait_for(lambda: len(pauses()) == 2)
-        assert pauses() == [((5.0,), "WARNING"), ((10.0,), "DEBUG")]
+        assert pauses() == [((5.0, 60.0), "WARNING"), ((10.0, 60.0), "DEBUG")]
+        assert opened() == before + 1  # a probe that fails opens nothing
         assert len(found.received) == attempts + 1
 
 
@@ -222,12 +282,12 @@ async def _give_up_in_a_row(uri: str, project: str, caplog: pytest.LogCaptureFix
         await post(driver, project, *(body for each in bodies for body in each))
         await _wait_for_state(driver, project, id, lambda state: state.delivered == 2)
         await _wait_for_state(driver, project, id, lambda state: state.failed == 21)
-        first, end, single = lines()
+        first, end, single, last = lines()
         assert (first[0], single[0]) == ("delivery_given_up",) * 2
-        assert end == (
-            "deliveries_resumed",
-            "messages are delivered again: 20 were given up before",
-        )
+        assert [end, last] == [
+            ("deliveries_resumed", f"messages are delivered again; {number} had been given up")
+            for number in (20, 1)
+        ]
 
 
 def test_what_is_replayed_as_the_last_delivery_is_settled_stays_due(

@@ -66,6 +66,10 @@ class ProcessDied(Exception):
     """The simulated process has died: nothing after this is executed."""
 
 
+#: On a machine that stands still for seconds, its Redis is there all the same.
+PATIENT = BatchSettings(timeout=30, connect_timeout=30)
+
+
 class Crash:
     """The death of a process, before it sends a script for the time *after* some others."""
 
@@ -175,7 +179,7 @@ class ContractStore:
         return driver
 
     def client(self, uri: str) -> keyspace.AsyncClient:
-        return keyspace.client(uri, BatchSettings())
+        return keyspace.client(uri, PATIENT)
 
     def clients(self) -> list[keyspace.AsyncClient]:
         """Returns a client of each store."""
@@ -437,7 +441,7 @@ class PooledContractStore(ContractStore):
 
     def _make(self, uri: str) -> None:
         default, *self._pools = uri.removeprefix(POOLED).split("|")
-        control = RedisControl(keyspace.client(default, BatchSettings()), self.clock)
+        control = RedisControl(keyspace.client(default, PATIENT), self.clock)
         self.driver = PooledDriver(self.part(default), control, lambda pool: self.part(pool.uri))
 
     def begin(self) -> None:

@@ -133,7 +133,8 @@ def subscription_changes(document: SubscriptionChangeIn) -> dict[str, Any]:
     given = {name: given[name] for name in _CHANGEABLE if given.get(name) is not None}
     if not given:
         raise errors.BadBody(
-            why='Request body: one of "subscriber", "ttl", "options" or "paused" must be given.'
+            why='Request body: one of "subscriber", "ttl", "options" or "paused" must be given, '
+            "and not be null."
         )
     return given
 

@@ -16,7 +16,7 @@ from zaqar_redis.api.subscription_routes import subscription_routes
 from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.notify.notifier import Notifier
-from zaqar_redis.notify.target import PublishToChannel, TargetContext
+from zaqar_redis.notify.target import TargetContext
 from zaqar_redis.notify.targets import Targets
 from zaqar_redis.notify.tester import SubscriptionTester
 from zaqar_redis.notify.trusts import TrustClient, TrustService
@@ -70,7 +70,7 @@ class Notifications:
             TargetContext(
                 messages,
                 driver.messages.dead_letter,
-                None if node is None else _publisher(node),
+                None if node is None else _NodeChannels(node),
                 settings.webhooks,
                 settings.mail,
                 self._trusts,
@@ -124,14 +124,21 @@ class Notifications:
             )
 
 
-def _publisher(node: Node) -> PublishToChannel:
+class _NodeChannels:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def check(self, channel: str) -> None:
+        try:
+            self._node.namespaces.options(channel)
+        except CommandRejected as rejected:
+            raise errors.BadRequest(why=f'"subscriber": {channel}: {rejected}.') from None
+
     async def publish(
-        project: str, channel: str, data: bytes, tags: Mapping[str, str], key: str
+        self, project: str, channel: str, data: bytes, tags: Mapping[str, str], key: str
     ) -> None:
-        context = ProjectContext(node, project)
+        context = ProjectContext(self._node, project)
         try:
             await context.publish(channel, Raw(data), tags=dict(tags), dedup=Dedup(key))
         except CommandRejected as rejected:
             raise errors.BadRequest(why=str(rejected)) from None
-
-    return publish

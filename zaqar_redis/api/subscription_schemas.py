@@ -46,6 +46,7 @@ class SubscriptionIn(Struct):
         about("Seconds until it ends; else limits.default_subscription_ttl.", **_TTL),
     ] = None
     options: Annotated[dict[str, Any] | None, about(_OPTIONS)] = None
+    paused: Annotated[bool | None, about("Whether its messages wait.")] = None
 
 
 class SubscriptionChangeIn(Struct):
@@ -57,7 +58,7 @@ class SubscriptionChangeIn(Struct):
         dict[str, Any] | None,
         about("In the place of all that it has, except `secrets` that are not given."),
     ] = None
-    paused: Annotated[bool | UnsetType, about("Whether its messages wait.")] = UNSET
+    paused: Annotated[bool | None, about("Whether its messages wait.")] = None
 
 
 class ConfirmationIn(Struct):

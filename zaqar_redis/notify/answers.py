@@ -57,9 +57,11 @@ def _redirect_left(url: URL, location: str | None) -> str:
     if location is None:
         return "a redirect without a Location"
     try:
-        return f"a redirect to {url.join(URL(location)).origin()}, which is not followed"
+        to = url.join(URL(location)).origin()
     except ValueError:
         return "a redirect to what is no URI of a host"
+    where = "another path there" if to == url.origin() else to
+    return f"a redirect to {where}, which is not followed"
 
 
 def retry_after(value: str, now: float) -> float | None:

@@ -9,7 +9,7 @@ from zaqar_redis.records import Subscription
 _THRESHOLD = 10
 #: Seconds for which it stays open at first; it doubles with each probe that fails.
 _FIRST_PAUSE_SECONDS = 5.0
-_LONGEST_PAUSE_SECONDS = 60.0
+LONGEST_PAUSE_SECONDS = 60.0
 #: Open circuits that a process remembers: some megabytes.
 _REMEMBERED_MAX = 10_000
 
@@ -38,7 +38,7 @@ class Circuit:
         self._failures += 1
         if self._failures < _THRESHOLD and not self._pause:
             return 0.0
-        self._pause = min(_LONGEST_PAUSE_SECONDS, 2 * self._pause or _FIRST_PAUSE_SECONDS)
+        self._pause = min(LONGEST_PAUSE_SECONDS, 2 * self._pause or _FIRST_PAUSE_SECONDS)
         return self._pause
 
 

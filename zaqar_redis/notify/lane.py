@@ -20,7 +20,7 @@ from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.notify import schedule
 from zaqar_redis.notify.attempt import LaneAttempts, attempt
 from zaqar_redis.notify.backlog import Backlog
-from zaqar_redis.notify.circuit import Circuit
+from zaqar_redis.notify.circuit import LONGEST_PAUSE_SECONDS, Circuit
 from zaqar_redis.notify.held_items import HeldItems
 from zaqar_redis.notify.items import Item, delivery_of
 from zaqar_redis.notify.owner import LaneOwner
@@ -284,9 +284,9 @@ class Lane:
             if self.circuit.record_success():
                 LOG.info("the endpoint answers again", extra=self._about("circuit_closed"))
             given_up = self._owner.failures.end(subscription)
-            if given_up > 1:  # one has a line of its own
+            if given_up:
                 LOG.info(
-                    "messages are delivered again: %d were given up before",
+                    "messages are delivered again; %d had been given up",
                     given_up,
                     extra=self._about("deliveries_resumed"),
                 )
@@ -334,11 +334,14 @@ class Lane:
         was_closed = self.circuit.is_closed
         pause = 0.0 if self.state is LaneState.HELD else self.circuit.record_failure()
         if pause:
-            metrics.CIRCUITS_OPENED.add(self._scheme)
+            if was_closed:
+                metrics.CIRCUITS_OPENED.add(self._scheme)
             LOG.log(
                 logging.WARNING if was_closed else logging.DEBUG,  # one line for all probes
-                "the endpoint fails: no attempt is made for %.0f s",
+                "the endpoint fails: no attempt is made for %.0f s, then single ones after pauses "
+                "of up to %.0f s",
                 pause,
+                LONGEST_PAUSE_SECONDS,
                 extra=self._about("circuit_opened") | {"error": result.error},
             )
         if (pause or (latest and self._in_order)) and not self.subscription.paused:

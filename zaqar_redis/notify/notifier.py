@@ -35,6 +35,8 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds between looks for queues that are due, and that no hint has named, at most.
 _LOOK_SECONDS = 5.0
+#: Queues that a process goes on with when their next delivery is due; a look finds others.
+_TIMERS_MAX = 10_000
 
 
 class NotifierSettings(msgspec.Struct, frozen=True):
@@ -85,6 +87,8 @@ class Notifier:
         self._targets = targets
         self._settings = settings
         self._sources: dict[tuple[Driver, str, str], tuple[Source, asyncio.Task[None]]] = {}
+        #: of queues that it has left, and that have something to deliver later
+        self._timers: dict[tuple[Driver, str, str], asyncio.TimerHandle] = {}
         #: stores that are watched
         self._watched: set[Driver] = set()
         self._looking: asyncio.Task[None] | None = None
@@ -113,6 +117,8 @@ class Notifier:
         self._is_stopping = True
         for end in self._end_measuring:
             end()
+        for timer in self._timers.values():
+            timer.cancel()
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
@@ -158,6 +164,8 @@ class Notifier:
 
     def _on_hint(self, store: Driver, project: str, queue: str) -> None:
         key = store, project, queue
+        if timer := self._timers.pop(key, None):
+            timer.cancel()
         known = self._sources.get(key)
         if known is not None:
             known[0].hint()
@@ -191,3 +199,10 @@ class Notifier:
                 )
             elif source.was_hinted:  # as it was about to end
                 self._on_hint(*key)
+            elif source.due_at is not None and not self._is_stopping:
+                self._wait(key, source.due_at)
+
+    def _wait(self, key: tuple[Driver, str, str], until: float) -> None:
+        if len(self._timers) < _TIMERS_MAX:
+            loop = asyncio.get_running_loop()
+            self._timers[key] = loop.call_at(until, self._on_hint, *key)

@@ -19,8 +19,11 @@ class HttpSettings(Struct, frozen=True):
         int, Meta(ge=1), "Connections that a process has to all endpoints of webhooks, at most."
     ] = 512
     max_connections_per_host: Annotated[
-        int, Meta(ge=1), "Connections that a process has to one endpoint, at most."
-    ] = 64
+        int,
+        Meta(ge=0),
+        "Connections that a process has to one host and port, at most; 0: any number. With a limit "
+        "the subscribers there wait for one another, and to wait counts as time of the endpoint.",
+    ] = 0
     max_timeout: Annotated[
         float,
         Meta(ge=0.1),

@@ -113,6 +113,8 @@ class Source:
         self._has_ended = False
         #: since it last read
         self.was_hinted = False
+        #: event loop's time when something that waits is due; None: as far as it knows, never
+        self.due_at: float | None = None
         self._settlement = DeliverySettlement()
 
     # -- what lanes call --------------------------------------------------------------------
@@ -300,8 +302,8 @@ class Source:
             return
         seconds = min(_LINGER_SECONDS, self._leased.lease_ms / 3000)
         if self._room():
-            if step.next_due is not None:
-                seconds = min(seconds, (step.next_due - self.now()) / 1000)
+            if self.due_at is not None:
+                seconds = min(seconds, self.due_at - self._loop.time())
             if self._unread and self._full_since is not None:
                 seconds = min(seconds, self._full_since + _FULL_SECONDS - self._loop.time())
         with contextlib.suppress(TimeoutError):
@@ -358,6 +360,9 @@ class Source:
 
     async def _take_in(self, step: DeliveryStep) -> None:
         self._clock_offset = step.now - self._loop.time() * 1000
+        self.due_at = None
+        if step.next_due is not None:
+            self.due_at = (step.next_due - self._clock_offset) / 1000
         if self._is_stopping:
             return  # what it has read is not settled, and due again
         if step.version != self._version or (step.version and not self._lanes):

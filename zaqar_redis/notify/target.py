@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -67,9 +67,16 @@ class Result(Record, frozen=True):
 DELIVERED = Result(Outcome.DELIVERED)
 
 
-#: Publishes to a channel: project, channel, data, tags, idempotency key.  Raises BadRequest when
-#: the channel does not take it, and Unavailable.
-PublishToChannel = Callable[[str, str, bytes, Mapping[str, str], str], Awaitable[None]]
+class Channels(Protocol):
+    """The channels of this service."""
+
+    def check(self, channel: str) -> None:
+        """Raises BadRequest when there is no channel of this name."""
+
+    async def publish(
+        self, project: str, channel: str, data: bytes, tags: Mapping[str, str], key: str
+    ) -> None:
+        """*key*: once within its window.  Raises BadRequest, and Unavailable."""
 
 
 class TargetContext(Record, frozen=True):
@@ -79,7 +86,7 @@ class TargetContext(Record, frozen=True):
     #: posts what is not in order any more, once
     dead_letter: PostDeadLetter
     #: None: this service has no channels
-    publish: PublishToChannel | None = None
+    channels: Channels | None = None
     http: HttpSettings = HttpSettings()
     mail: MailSettings = MailSettings()
     #: its owner closes it; None: there are no trusts

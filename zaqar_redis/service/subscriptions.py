@@ -86,6 +86,7 @@ class SubscriptionService(ComposedVerbs):
         *,
         ttl: int | None,
         options: dict[str, Any],
+        paused: bool = False,
         longest: int | None = None,
         token: str | None = None,
     ) -> Steps[CreatedSubscription]:
@@ -104,7 +105,9 @@ class SubscriptionService(ComposedVerbs):
         granted = yield from self._granted(project, subscriber, stored, token, seconds)
         try:
             yield self._queues.create(project, queue, {})
-            created = yield from self._create(project, queue, subscriber, seconds, granted)
+            created = yield from self._create(
+                project, queue, subscriber, ttl=seconds, options=granted, paused=paused
+            )
         except errors.Problem as problem:
             yield from self._end_trust_after(problem, subscriber, granted)
             raise
@@ -118,7 +121,7 @@ class SubscriptionService(ComposedVerbs):
         return CreatedSubscription(created.id, *secrets)
 
     def _create(
-        self, project: str, queue: str, subscriber: str, seconds: int, options: dict[str, Any]
+        self, project: str, queue: str, subscriber: str, **given: Any
     ) -> Steps[CreatedSubscription]:
         store = self._store
         for _ in range(_CREATE_TRIES):
@@ -126,8 +129,7 @@ class SubscriptionService(ComposedVerbs):
                 project,
                 queue,
                 subscriber,
-                ttl=seconds,
-                options=options,
+                **given,
                 delivers=True,
                 most=self._limits.max_subscriptions,
             )

@@ -23,6 +23,7 @@ class Subscriptions(Protocol):
         *,
         ttl: int,
         options: dict[str, Any],
+        paused: bool = False,
         delivers: bool = False,
         most: int | None = None,
     ) -> Awaitable[str | None]:

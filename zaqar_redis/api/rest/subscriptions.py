@@ -65,6 +65,7 @@ class SubscriptionHandlers:
             given.subscriber,
             ttl=given.ttl,
             options=options,
+            paused=bool(given.paused),
             longest=longest(request),
             token=keystone_token(request),
         )

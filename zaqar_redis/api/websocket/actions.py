@@ -265,11 +265,18 @@ class ActionHandlers:
         options = body.options or {}
         given: Any = {"ttl": body.ttl, "options": options, "longest": longest(request)}
         secret, wanted = "", None
+        if body.paused and not body.subscriber:
+            raise errors.BadRequest(why='The subscriber is a socket: "paused" has no effect.')
         self._policy.authorize_subscription(request.identity, project, body.subscriber, options)
         try:
             if body.subscriber:
                 created = await self._subscriptions.create(
-                    project, queue, body.subscriber, token=keystone_token(request), **given
+                    project,
+                    queue,
+                    body.subscriber,
+                    paused=bool(body.paused),
+                    token=keystone_token(request),
+                    **given,
                 )
                 id, secret, is_new = created.id, created.secret, created.is_new
             else:

@@ -166,6 +166,7 @@ class SubscriptionCreateIn(QueueIn, kw_only=True):
     subscriber: str | None = None
     ttl: int | None = None
     options: dict[str, Any] | None = None
+    paused: bool | None = None
     #: of the socket's pushes
     with_attributes: bool | None = None
 

@@ -4,7 +4,7 @@
 -- when the queue has as many subscriptions as it may have.
 --#flags deny-oom
 --#keys @subscription move_lock sweep_index
---#args now:number id subscriber ttl:number options delivers:flag most
+--#args now:number id subscriber ttl:number options paused:flag delivers:flag most
 -- delivers: a notifier delivers to it, so posts to the queue are entered
 -- most: subscriptions of the queue, or ''
 --#include move_lock now subscription
@@ -22,7 +22,7 @@ end
 if most ~= '' and redis.call('HLEN', subscriptions) >= tonumber(most) then
     return -2
 end
-redis.call('HSET', subscriptions, id, ttl .. ' 0\n' .. options .. '\n' .. subscriber)
+redis.call('HSET', subscriptions, id, ttl .. (paused and ' 0 1\n' or ' 0\n') .. options .. '\n' .. subscriber)
 redis.call('HSET', subscribers, subscriber, id)
 redis.call('ZADD', subscription_ids, 0, id)
 redis.call('ZADD', subscription_ends, now + ttl * 1000, id)

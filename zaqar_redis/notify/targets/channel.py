@@ -20,7 +20,7 @@ class ChannelTarget:
     internal = True
 
     def __init__(self, context: TargetContext) -> None:
-        self._publish = context.publish
+        self._channels = context.channels
 
     def check(self, subscriber: str, options: SubscriptionOptions) -> None:
         channel = subscriber.removeprefix(_SCHEME)
@@ -33,15 +33,16 @@ class ChannelTarget:
             raise errors.BadRequest(
                 why=f'"subscriber": the channel {channel} is a queue or a topic; subscribe {queue}.'
             )
-        if self._publish is None:
+        if self._channels is None:
             raise errors.BadRequest(why='"subscriber": this service has no channels.')
+        self._channels.check(channel)
 
     async def close(self) -> None:
         pass
 
     async def deliver(self, delivery: Delivery) -> Result:
         channel = delivery.subscription.subscriber.removeprefix(_SCHEME)
-        if self._publish is None:
+        if self._channels is None:
             return Result(Outcome.RETRY, "this service has no channels")
         try:
             for message in delivery.messages:
@@ -51,7 +52,7 @@ class ChannelTarget:
                     if not isinstance(value, bytes)
                 }
                 key = f"{delivery.subscription.id}.{message.id}"
-                await self._publish(delivery.project, channel, message.body, tags, key)
+                await self._channels.publish(delivery.project, channel, message.body, tags, key)
         except errors.Unavailable as problem:
             return Result(Outcome.RETRY, f"the channel {channel} is unavailable: {problem}")
         except errors.Problem as problem:

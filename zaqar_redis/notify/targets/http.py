@@ -7,6 +7,7 @@ Nothing that an endpoint does takes more than the time-out of the attempt and so
 from __future__ import annotations
 
 import base64
+import contextlib
 import logging
 import math
 import ssl
@@ -60,12 +61,11 @@ class HttpTarget:
 
     def check(self, subscriber: str, options: SubscriptionOptions) -> None:
         # Not whether its address may be reached: the guard asks that of each connection.
-        try:
+        host, port, scheme = "", None, ""
+        with contextlib.suppress(ValueError):
             url = URL(subscriber)
-            host, port = url.raw_host or "", url.explicit_port
-        except ValueError as error:
-            raise errors.BadRequest(why=f'"subscriber": {error}.') from None
-        if url.scheme not in _SCHEMES or not host or port == 0:
+            host, port, scheme = url.raw_host or "", url.explicit_port, url.scheme
+        if scheme not in _SCHEMES or not host or port == 0:
             raise errors.BadRequest(
                 why='"subscriber" must be a URI like https://host/path, with a host, and a port '
                 "from 1 to 65535 or none."

@@ -40,6 +40,7 @@ class RedisSubscriptions:
         *,
         ttl: int,
         options: dict[str, Any],
+        paused: bool = False,
         delivers: bool = False,
         most: int | None = None,
     ) -> Steps[str | None]:
@@ -51,6 +52,7 @@ class RedisSubscriptions:
             subscriber=subscriber,
             ttl=ttl,
             options=msgspec.json.encode(options),
+            paused=int(paused),
             delivers=int(delivers),
             most="" if most is None else most,
         )
