@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Works off the jobs of a queue, one at a time; start as many as you like.
+
+    pip install httpx
+    zaqar-redis queue create jobs --project demo \
+        --metadata '{"_max_claim_count": 5, "_dead_letter_queue": "jobs-dead"}'
+    python worker.py http://127.0.0.1:8888 demo jobs
+
+Who dies loses nothing: the claim ends, and another worker gets the job.  A job that fails is tried
+again after 1, 2, 4, 8 minutes.  SIGTERM and Ctrl-C end the worker when it has done its job.
+"""
+
+import random
+import signal
+import sys
+import uuid
+from contextlib import suppress
+from threading import Event, Thread
+from typing import Any
+
+import httpx
+
+TTL, LONGEST_PAUSE = 60, 900  # seconds
+stopping = Event()
+
+
+def work(body: Any) -> None:
+    """Your work.  It may be done twice when a worker dies: make that harmless."""
+    print("done:", body["job"], flush=True)
+
+
+def renew(http: httpx.Client, claim: str, has_ended: Event) -> None:
+    while not has_ended.wait(TTL / 3):
+        with suppress(httpx.HTTPError):  # the next one is in time, too
+            http.patch(claim, json={"ttl": TTL, "grace": TTL})
+
+
+def handle(http: httpx.Client, claim: str, message: dict[str, Any]) -> None:
+    has_ended = Event()
+    Thread(target=renew, args=(http, claim, has_ended), daemon=True).start()
+    try:
+        work(message["body"])
+    except Exception as error:
+        has_ended.set()
+        pause = min(TTL * 2 ** (message["claim_count"] - 1), LONGEST_PAUSE)
+        print(f"failed, again in {pause} s: {error!r}", flush=True)
+        http.patch(claim, json={"ttl": pause, "grace": TTL})  # until then nobody gets it
+    else:
+        has_ended.set()
+        http.delete(message["href"]).raise_for_status()
+
+
+def main(url: str, project: str, queue: str) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    headers, pause = {"Client-ID": str(uuid.uuid4()), "X-Project-ID": project}, 1.0
+    claims = f"/v2/queues/{queue}/claims?limit=1&wait=5&detailed=true"
+    with httpx.Client(base_url=url, headers=headers, timeout=30) as http:
+        while not stopping.is_set():
+            try:
+                claim = http.post(claims, json={"ttl": TTL, "grace": TTL}).raise_for_status()
+                for message in claim.json()["messages"] if claim.content else ():
+                    handle(http, claim.headers["Location"], message)
+                pause = 1.0
+            except httpx.HTTPError as error:  # the service is away, or has too much to do
+                print("trying again:", error, file=sys.stderr)
+                stopping.wait(pause * random.uniform(1, 1.5))
+                pause = min(2 * pause, 30)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:4])

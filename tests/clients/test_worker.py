@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``examples/worker.py`` does its jobs, gives back those that fail, and stops in good order."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.conventions.files import ROOT
+from tests.support import servers
+
+
+def test_worker_does_jobs_gives_back_what_fails_and_stops_in_good_order(
+    two_workers: servers.RunningService,
+    project: str,
+    zaqar: Any,
+    queue_name: str,
+    tmp_path: Path,
+) -> None:
+    queue = zaqar.queue(queue_name)
+    queue.post([{"body": {"job": 1}}, {"body": {"no": "job"}}, {"body": {"job": 2}}])
+    said = tmp_path / "worker.log"
+    with said.open("w") as out:
+        command = [sys.executable, ROOT / "examples" / "worker.py", two_workers.url]
+        process = subprocess.Popen([*command, project, queue_name], stdout=out, stderr=out)
+    with process:
+        servers.wait_for(lambda: said.read_text().count("\n") == 3, "the jobs to be done")
+        servers.wait_for(lambda: queue.stats["messages"]["total"] == 1, "one job to be left")
+        queue.post([{"body": {"job": 3}}])
+        servers.wait_for(lambda: "done: 3" in said.read_text(), "the worker to go on")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    assert said.read_text().splitlines() == [
+        "done: 1",
+        "failed, again in 60 s: KeyError('job')",
+        "done: 2",
+        "done: 3",
+    ]
+    left = queue.stats["messages"]
+    assert (left["total"], left["claimed"]) == (1, 1)
