@@ -24,8 +24,9 @@ def test_worker_does_jobs_gives_back_what_fails_and_stops_in_good_order(
     queue.post([{"body": {"job": 1}}, {"body": {"no": "job"}}, {"body": {"job": 2}}])
     said = tmp_path / "worker.log"
     with said.open("w") as out:
-        command = [sys.executable, ROOT / "examples" / "worker.py", two_workers.url]
-        process = subprocess.Popen([*command, project, queue_name], stdout=out, stderr=out)
+        worker = str(ROOT / "examples" / "worker.py")
+        command = [sys.executable, worker, two_workers.url, project, queue_name]
+        process = subprocess.Popen(command, stdout=out, stderr=out)
     with process:
         servers.wait_for(lambda: said.read_text().count("\n") == 3, "the jobs to be done")
         servers.wait_for(lambda: queue.stats["messages"]["total"] == 1, "one job to be left")
