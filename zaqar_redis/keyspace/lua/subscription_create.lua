@@ -22,7 +22,8 @@ end
 if most ~= '' and redis.call('HLEN', subscriptions) >= tonumber(most) then
     return -2
 end
-redis.call('HSET', subscriptions, id, ttl .. (paused and ' 0 1\n' or ' 0\n') .. options .. '\n' .. subscriber)
+local head = ttl .. ' 0' .. (paused and ' 1' or '')
+redis.call('HSET', subscriptions, id, head .. '\n' .. options .. '\n' .. subscriber)
 redis.call('HSET', subscribers, subscriber, id)
 redis.call('ZADD', subscription_ids, 0, id)
 redis.call('ZADD', subscription_ends, now + ttl * 1000, id)
