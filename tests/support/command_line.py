@@ -7,15 +7,21 @@ import contextlib
 import io
 import json
 import logging
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tests.support import servers
 from zaqar_redis.cli.main import main
+from zaqar_redis.conf.environment import variable
+
+#: Each command connects anew, and a machine may stand still for longer than the default.
+_PATIENT = {variable("redis", "connect_timeout"): "30"}
 
 
 class CommandLine:
@@ -30,6 +36,7 @@ class CommandLine:
         with (
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
+            mock.patch.dict(os.environ, _PATIENT),
             _logging_restored(),
         ):
             try:
