@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
 from zaqar_redis import errors
@@ -61,6 +61,14 @@ def retry_policy(value: object) -> DeliveryRetryPolicy | None:
     if not isinstance(given.get("ignore_subscription_override", False), bool):
         raise _bad("ignore_subscription_override", "a boolean")
     return _policy(given)
+
+
+def ignored(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the names in the policy among *values* that have no effect."""
+    policy = values.get("_retry_policy")
+    for name in policy if isinstance(policy, dict) else ():
+        if name not in DeliveryRetryPolicy.__struct_fields__:
+            yield f"_retry_policy.{name}"
 
 
 def _policy(given: Mapping[str, Any]) -> DeliveryRetryPolicy:

@@ -194,6 +194,15 @@ def test_stats(api: ZaqarTestClient) -> None:
     assert api.follow(found["oldest"]["href"]).json()["body"] == 1
 
 
+def test_detailed_stats_of_a_missing_queue_are_not_found(api: ZaqarTestClient) -> None:
+    assert api.get("/queues/q/stats").json()["messages"]["total"] == 0
+    answer = api.get("/queues/q/stats?detailed=true")
+    assert (answer.status_code, answer.json()["description"]) == (
+        404,
+        "The queue q does not exist.",
+    )
+
+
 def test_detailed_stats_have_delayed_messages_and_counters(api: ZaqarTestClient) -> None:
     api.post("q", {"body": 1}, {"body": 2, "delay": 60})
     assert set(api.get("/queues/q/stats").json()) == {"messages"}

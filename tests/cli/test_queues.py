@@ -40,6 +40,21 @@ def test_messages_are_posted_listed_claimed_and_released(project_shell: CommandL
     assert project_shell.shown("claim", "create", "nothing") == []
 
 
+def test_metadata_that_have_no_effect_are_named(project_shell: CommandLine) -> None:
+    create = ("queue", "create", "orders", "--metadata")
+    warned = project_shell.notices(*create, '{"_max_claims": 3, "_default_message_ttl": 60}')
+    assert warned == 'zaqar-redis: the service ignored "_max_claims"\n'
+    warned = project_shell.notices(*create, '{"_default_message_ttl": 600}')
+    assert warned == 'zaqar-redis: the service ignored "_default_message_ttl"\n'
+
+
+@pytest.mark.parametrize("command", ["stats", "inspect"])
+def test_statistics_of_a_missing_queue_are_refused(
+    project_shell: CommandLine, command: str
+) -> None:
+    assert "nothing does not exist" in project_shell.refused("queue", command, "nothing")
+
+
 def test_attributes_of_messages_are_posted_and_shown(project_shell: CommandLine) -> None:
     given = ("--attribute", "kind=order", "--attribute", "price=9.5", "--attribute", 'id="7"')
     (posted,) = project_shell.shown("message", "post", "orders", "a", *given)

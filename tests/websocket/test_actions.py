@@ -53,6 +53,14 @@ def test_queue_list_needs_no_body(peer: ApiPeer) -> None:
     assert response["request"]["body"] == {}
 
 
+def test_names_without_an_effect_are_named(peer: ApiPeer) -> None:
+    body = {"queue_name": "q", "metadata": {"_max_claims": 3}, "metdata": {}}
+    peer.send({"action": "queue_create", "headers": peer.headers, "body": body})
+    assert peer.receive()["headers"] == {"status": 201, "Ignored": ["metdata", "_max_claims"]}
+    peer.send({"action": "queue_create", "headers": peer.headers, "body": body})
+    assert peer.receive()["headers"] == {"status": 204, "Ignored": ["metdata", "_max_claims"]}
+
+
 def test_deleted_queue_is_confirmed_by_its_name(peer: ApiPeer) -> None:
     assert peer.ask("queue_delete", queue_name="q") == ApiResponse(204, "Queue q removed.")
 

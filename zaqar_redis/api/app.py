@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import falcon.asgi
+from msgspec import structs
 
 from zaqar_redis import errors
 from zaqar_redis.api import openapi, problems, request_heads, resources, routes
@@ -162,6 +163,7 @@ class App:
         rest = routes.rest_routes(handlers, limits, self._access.has_admins)
         rest += topic_routes(topics, limits)
         rest += self._notifications.routes(self._access.policy)
+        rest = [structs.replace(route, strict=settings.strict) for route in rest]
         self._tracing = tracing
         if tracing is not None:
             rest = [tracing.trace(route) for route in rest]

@@ -3,25 +3,26 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import random
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import Any
 
-import msgspec
-
 from zaqar_redis import errors, rules
-from zaqar_redis.api import documents
+from zaqar_redis.api import ignored
 from zaqar_redis.api.exchange import JSON, Answer, Request
-from zaqar_redis.api.queries import QueryReader
+from zaqar_redis.api.ignored import DocumentReader
+from zaqar_redis.api.queries import NoQuery, QueryReader
 from zaqar_redis.api.routes import ApiRoute
+from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.metrics.definitions import HTTP_DURATIONS, HTTP_REQUESTS
 
 #: Bytes of a body that is read though it may be of no use: the ASGI path takes no more at once.
 _UNGUARDED_MAX = 64 * 1024
 
 
-class Endpoint:
+class Endpoint(ComposedVerbs):
     """A route, with what reads its requests."""
 
     def __init__(self, route: ApiRoute, *, is_audited: bool = False) -> None:
@@ -38,25 +39,44 @@ class Endpoint:
         self._body = route.body
         #: bytes of a body on the fast path, which reads it before it asks the guard
         self.size_max = route.body.size_max if route.body and not route.guard else _UNGUARDED_MAX
-        self._read_query = QueryReader(route.query).read if route.query else None
-        kind = bytes if route.body is None else route.body.kind
-        self._decoder = None if kind is bytes else msgspec.json.Decoder(kind)
+        self._query: QueryReader[Any] | None = None
+        if route.query or route.checked:
+            self._query = QueryReader(route.query or NoQuery)
+        self._reader: DocumentReader | None = None
+        if route.body is not None and route.body.kind is not bytes:
+            self._reader = DocumentReader(route.body)
 
     def __call__(self, request: Request[Any, Any], params: Sequence[str]) -> Awaitable[Answer]:
         """Reads query and document, and calls the handler.  Raises BadParameter, BadBody."""
-        if self._read_query is not None:
-            request.query = self._read_query(request.query_string)
-        body, decoder = self._body, self._decoder
-        if body is not None and decoder is not None:
+        names: list[str] = []
+        if self._query is not None:
+            request.query = self._query.read(request.query_string, names)
+        body, reader = self._body, self._reader
+        if body is not None and reader is not None:
             if body.media_type != JSON and request.header(b"content-type") != body.media_type:
                 raise errors.UnsupportedMediaType(
                     why=f"{body.noun} is changed with {body.media_type}."
                 )
             if request.data or body.default is None:
-                request.document = documents.decode(decoder, request.data, body.texts)
+                request.document = reader.read(request.data, names)
             else:
                 request.document = body.default
+        if names:
+            ignored.check(names, is_strict=self.route.strict)
+            request.ignored = names
+        if names or (body is not None and body.ignored is not None):
+            return self._naming(request, params)
         return self._handler(request, *params)
+
+    @verb
+    def _naming(self, request: Request[Any, Any], params: Sequence[str]) -> Steps[Answer]:
+        """Calls the handler, which may ignore more; its answer names all that was ignored."""
+        answer: Answer = yield self._handler(request, *params)
+        if request.ignored:
+            ignored.check(request.ignored, is_strict=self.route.strict)
+            answer = copy.copy(answer)
+            answer.headers += ((ignored.HEADER, ignored.header(request.ignored)),)
+        return answer
 
 
 def _queue_prefix(path: str) -> str | None:

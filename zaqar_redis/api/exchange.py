@@ -6,7 +6,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from zaqar_redis.auth.identity import NOBODY, Identity
@@ -52,6 +52,8 @@ class Request(abc.ABC, Generic[QueryT, DocumentT]):
     span: RequestSpan | None = None
     #: of a batch: policy rule, path and HTTP status of what is in it, each once
     calls: Iterable[tuple[str, str, int]] = ()
+    #: names in it that have no effect
+    ignored: Sequence[str] = ()
     #: as the route's `query` and `body` say; unset where it has none
     query: QueryT
     document: DocumentT

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.json import schema_components
 
 from zaqar_redis import errors, rules
+from zaqar_redis.api import ignored
 from zaqar_redis.api.exchange import JSON, Answer, Request
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.schemas import ProblemOut
@@ -70,6 +71,8 @@ _PARAMETERS = {
 _HEADERS = {
     "X-OpenStack-Request-ID": _value("Names the request; clients may log it.", pattern=_REQUEST_ID),
     "Retry-After": _value("Seconds after which to try again.", type="integer", minimum=0),
+    "Ignored": _value(f"Names in the request that have no effect, at most {ignored.NAMES_MAX}.")
+    | {"required": False},
 }
 _SIGNED = {"type": "apiKey", "in": "header", "name": "URL-Signature"} | {
     "description": "Opens what `share` signed, and what is below it.  `URL-Signature`, "
@@ -245,6 +248,8 @@ def _headers(route: ApiRoute, status: int) -> dict[str, Any]:
         pattern = re.sub(r"{\w+}", "[^/]+", f"^{route.path}")
         end = "$" * (route.method == "PUT")
         headers["Location"] = _value("Where it is.", pattern=pattern + end)
+    if status < 400 and route.checked:
+        headers["Ignored"] = {"$ref": "#/components/headers/Ignored"}
     if status < 400:
         for name, text in route.headers.items():
             headers[name] = _value(text) | {"required": False}

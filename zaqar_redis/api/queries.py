@@ -141,6 +141,10 @@ class ClaimQuery(MessageQuery, frozen=True, kw_only=True):
     wait: _Wait = None
 
 
+class NoQuery(Struct, frozen=True):
+    """That of routes that have no parameters."""
+
+
 class QueryReader(Generic[T]):
     """Reads the parameters of one kind of request.  Those without a value are ignored."""
 
@@ -151,8 +155,11 @@ class QueryReader(Generic[T]):
         self._filtered = "filters" in hints
         self._empty = kind()
 
-    def read(self, query_string: str) -> T:
-        """Raises BadParameter.  Of a parameter that is given repeatedly the last one counts."""
+    def read(self, query_string: str, ignored: list[str] | None = None) -> T:
+        """Raises BadParameter.  Of a parameter that is given repeatedly the last one counts.
+
+        *ignored* gets the names of those that are unknown.
+        """
         if not query_string:
             return self._empty
         given: dict[str, Any] = {}
@@ -163,6 +170,8 @@ class QueryReader(Generic[T]):
                 given[name] = reader(name, value)
             elif self._filtered:
                 filters[name] = _single(name, value)
+            elif ignored is not None:
+                ignored.append(name)
         if filters:
             given["filters"] = filters
         return self._kind(**given)

@@ -17,6 +17,7 @@ import falcon.asgi
 from zaqar_redis import errors, rules
 from zaqar_redis.api import problems, request_heads
 from zaqar_redis.api.audit import RequestAudit
+from zaqar_redis.api.bodies import Body
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import Endpoint
 from zaqar_redis.api.exchange import (
@@ -26,7 +27,7 @@ from zaqar_redis.api.exchange import (
     StreamAnswer,
     watch_disconnect,
 )
-from zaqar_redis.api.routes import ApiRoute, Body
+from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.server.streams import TRANSPORT
 from zaqar_redis.metrics.definitions import HTTP_DURATIONS, HTTP_REQUESTS
 

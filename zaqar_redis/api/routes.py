@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from zaqar_redis import errors, rules
 from zaqar_redis.api import administration_schemas, pool_schemas, queries, quota_schemas
 from zaqar_redis.api import schemas as docs
+from zaqar_redis.api.bodies import Body, metadata_bodies
 from zaqar_redis.api.exchange import JSON, TEXT, Answer, Receive, Request, Send
 from zaqar_redis.api.rest.administration import AdministrationHandlers
 from zaqar_redis.api.rest.claims import ClaimHandlers
@@ -24,41 +25,16 @@ from zaqar_redis.api.rest.home import (
 )
 from zaqar_redis.api.rest.messages import MessageHandlers
 from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHandlers
-from zaqar_redis.api.rest.queues import PATCH, QueueHandlers
+from zaqar_redis.api.rest.queues import QueueHandlers
 from zaqar_redis.api.rest.quotas import QuotaHandlers
 from zaqar_redis.auth.signed_urls import SignedUrl
 from zaqar_redis.check_records import StoreHealth
-
-#: Bytes of documents without a limit of their own: claims, purges, shares, pools, flavors.
-_SMALL = 64 * 1024
 
 #: Takes a `Request` and the path's parameters, in their order.
 Handler = Callable[..., Awaitable[Answer]]
 #: Takes a request and its action.
 Guard = Callable[[Request[Any, Any], str], Awaitable[None] | None]
 WebSocketHandler = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
-
-
-class Body(Struct, frozen=True):
-    """The document of a request."""
-
-    #: bytes: it is not decoded
-    kind: Any
-    #: what errors call it
-    noun: str
-    #: bytes
-    size_max: int = _SMALL
-    #: the document of a request without a body; None: it needs one
-    default: Any = None
-    media_type: str = JSON
-    #: what errors say in the place of the decoder, in stock's words, by what is wrong: a value of
-    #: another kind ("$.ttl", "$" is the document), a missing field ("ttl"), no document ("")
-    texts: Mapping[str, str] = {}
-    #: of one that is too large
-    error: type[errors.Problem] = errors.BadRequest
-
-    def too_large(self) -> errors.Problem:
-        return self.error(why=f"{self.noun} may be at most {self.size_max} bytes a request.")
 
 
 class ApiRoute(Struct, frozen=True):
@@ -85,6 +61,8 @@ class ApiRoute(Struct, frozen=True):
     public: bool = False
     #: its requests must look like those of Zaqar: signature, content type, Accept
     checked: bool = True
+    #: refuses what has no effect, in the place of naming it
+    strict: bool = False
     #: for web pages: CORS
     cors: bool = False
     #: in the place of the checks of who sends a request to Zaqar's API: raises for who may not,
@@ -145,8 +123,7 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
     health, queues = handlers.health, handlers.queues
     messages, claims = handlers.messages, handlers.claims
     home = home_document(admin, pooling=handlers.pools is not None)
-    metadata = Body(docs.Metadata, "Queue metadata", limits.max_queue_metadata, default={})
-    changes = Body(docs.Patches, "Queue metadata", limits.max_queue_metadata, media_type=PATCH)
+    metadata, changes = metadata_bodies("Queue", docs.Metadata, docs.ATTRIBUTES, limits)
     claim = Body(docs.ClaimIn, "A claim", default=docs.ClaimIn())
     renewal = Body(docs.ClaimIn, "A claim")
     ok, shown, missing = {200: None}, {200: docs.ShownMetadata}, (errors.NotFound,)
@@ -233,6 +210,7 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
             "queues:stats",
             query=queries.StatsQuery,
             answers=counted,
+            problems=missing,
             hot=True,
         ),
         purge(queue, queues.purge, "queues:purge"),

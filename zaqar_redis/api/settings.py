@@ -34,6 +34,13 @@ class ApiSettings(msgspec.Struct, frozen=True):
         "and /v2/flavors, to everybody who can reach this service. With other strategies, like "
         "keystone, administrators have them, whatever this is.",
     ] = False
+    strict: Annotated[
+        bool,
+        "Refuse requests to Zaqar's API that have parameters, fields, reserved attributes or "
+        "options that are unknown, and metadata for a queue that exists with other metadata. "
+        "Otherwise they have no effect, as in Zaqar, and the header Ignored of the answer names "
+        "them.",
+    ] = False
     enable_checksum: Annotated[bool, "Add a checksum of the body to every message."] = False
     signing_key: Annotated[
         str | None,

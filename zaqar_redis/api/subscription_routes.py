@@ -9,8 +9,10 @@ from typing import Annotated
 from zaqar_redis import errors
 from zaqar_redis.api import schemas as docs
 from zaqar_redis.api import subscription_schemas as schemas
+from zaqar_redis.api.bodies import Body
 from zaqar_redis.api.rest.subscriptions import SubscriptionHandlers
-from zaqar_redis.api.routes import ApiRoute, Body, delete, get, patch, post, put
+from zaqar_redis.api.routes import ApiRoute, delete, get, patch, post, put
+from zaqar_redis.service import subscription_options
 
 #: API: the texts of stock Zaqar's errors, which its clients' tests look for.
 _TEXTS = {
@@ -24,14 +26,21 @@ _NOT_CONFIRMED = dict.fromkeys(
 )
 
 
+def _misspelt(document: schemas.SubscriptionIn | schemas.SubscriptionChangeIn) -> Iterator[str]:
+    return subscription_options.misspelt(document.options or {})
+
+
 def subscription_routes(subscriptions: SubscriptionHandlers, source: str) -> Iterator[ApiRoute]:
     """Yields the routes of subscriptions to what is at the path *source*."""
-    new = Body(schemas.SubscriptionIn, "A subscription", texts=_TEXTS | _NO_SUBSCRIBER)
+    new = Body(
+        schemas.SubscriptionIn, "A subscription", texts=_TEXTS | _NO_SUBSCRIBER, ignored=_misspelt
+    )
     one_of = [{"required": [name]} for name in schemas.SubscriptionChangeIn.__struct_fields__]
     change = Body(
         Annotated[schemas.SubscriptionChangeIn, docs.about(anyOf=one_of)],
         "A subscription",
         texts=_TEXTS,
+        ignored=_misspelt,
     )
     confirmation = Body(schemas.ConfirmationIn, "A confirmation", texts=_NOT_CONFIRMED)
     missing, taken = (errors.NotFound,), (errors.SubscriberTaken,)

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from zaqar_redis import errors, rules
 from zaqar_redis.api import queries
 from zaqar_redis.api import schemas as docs
-from zaqar_redis.api.rest.queues import PATCH
+from zaqar_redis.api.bodies import metadata_bodies
 from zaqar_redis.api.rest.topics import TopicHandlers
 from zaqar_redis.api.routes import (
     ApiRoute,
-    Body,
     delete,
     get,
     patch,
@@ -25,9 +24,7 @@ from zaqar_redis.api.routes import (
 
 def topic_routes(topics: TopicHandlers, limits: rules.Limits) -> Iterator[ApiRoute]:
     """Yields the routes of topics."""
-    size = limits.max_queue_metadata
-    metadata = Body(docs.TopicMetadata, "Topic metadata", size, default={})
-    changes = Body(docs.Patches, "Topic metadata", size, media_type=PATCH)
+    metadata, changes = metadata_bodies("Topic", docs.TopicMetadata, docs.TOPIC_ATTRIBUTES, limits)
     shown, missing = {200: docs.ShownTopicMetadata}, (errors.NotFound,)
     refused = (errors.NotFound, errors.Conflict, errors.UnsupportedMediaType)
     topic = "/v2/topics/{topic}"
@@ -56,6 +53,7 @@ def topic_routes(topics: TopicHandlers, limits: rules.Limits) -> Iterator[ApiRou
         "topics:stats",
         query=queries.StatsQuery,
         answers={200: docs.StatsOut},
+        problems=missing,
     )
     yield purge(topic, topics.purge, "topics:purge")
     yield share(topic, topics.share, "topics:share", docs.TopicShareIn)

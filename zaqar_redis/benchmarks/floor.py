@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from zaqar_redis.api.audit import RequestAudit
+from zaqar_redis.api.bodies import Body
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import request_ids
 from zaqar_redis.api.exchange import Answer, Request
-from zaqar_redis.api.routes import ApiRoute, Body
+from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.auth.access import open_access

@@ -46,6 +46,10 @@ class CommandFailed(Exception):
     """The command failed, or the service refused it; the text says why."""
 
 
+class Missing(CommandFailed):
+    """There is no such resource."""
+
+
 class ServiceUnavailable(CommandFailed):
     """The service is unavailable; a retry after *seconds* may succeed.
 
@@ -92,7 +96,10 @@ class ApiClient:
         return self._send("PATCH", f"/v2{path}", changes, {}, _JSON_PATCH)
 
     def queue_stats(self, queue: str) -> Any:
-        """Returns the detailed statistics of a queue.  Raises CommandFailed, ServiceUnavailable."""
+        """Returns the detailed statistics of a queue.
+
+        Raises Missing, CommandFailed, ServiceUnavailable.
+        """
         document = self.request("GET", f"/queues/{queue}/stats", detailed=True)
         if "counters" not in document:
             raise CommandFailed("the service does not count: it is older than this command")
@@ -179,7 +186,10 @@ class ApiClient:
             document = answer.json() if is_json else None
             raise ServiceUnavailable(_error_text(answer), _retry_after(answer), document)
         if answer.status_code >= 400:
-            raise CommandFailed(_error_text(answer))
+            kind = Missing if answer.status_code == 404 else CommandFailed
+            raise kind(_error_text(answer))
+        if "Ignored" in answer.headers:
+            print_warning(f"the service ignored {answer.headers['Ignored']}")
         return answer.json() if answer.content else None
 
     def list_items(self, path: str, items: str, **query: object) -> Iterator[dict[str, Any]]:
@@ -251,6 +261,11 @@ def _retry_after(answer: httpx.Response) -> float:
     """Returns seconds until a retry; a Retry-After that is a date is ignored."""
     text = answer.headers.get("Retry-After", "")
     return max(_RETRY_DELAY_SECONDS, float(text)) if text.isdecimal() else _RETRY_DELAY_SECONDS
+
+
+def print_warning(text: str) -> None:
+    """Prints a line to standard error."""
+    print(f"zaqar-redis: {text}", file=sys.stderr, flush=True)
 
 
 def quiet_logging(channels: bool = False) -> None:

@@ -23,13 +23,12 @@ from zaqar_redis.backup.backup_records import BackupHeader, BackupTrailer
 from zaqar_redis.backup.backup_results import BackupResult, BackupStatus
 from zaqar_redis.backup.restore import Restore, restore_control
 from zaqar_redis.cli import stores
-from zaqar_redis.cli.api import CommandFailed
+from zaqar_redis.cli.api import CommandFailed, print_warning
 from zaqar_redis.cli.base import (
     Row,
     Table,
     TargetCommand,
     add_projects_option,
-    print_warning,
     resource_name,
 )
 from zaqar_redis.cli.target import store_advice

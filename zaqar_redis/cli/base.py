@@ -18,7 +18,7 @@ from cliff.command import Command
 
 from zaqar_redis import rules
 from zaqar_redis.cli import target
-from zaqar_redis.cli.api import ApiClient, CommandFailed, open_api
+from zaqar_redis.cli.api import ApiClient, CommandFailed, open_api, print_warning
 
 #: Variable of the environment: what the service authenticates its user by.
 TOKEN_VARIABLE = "ZAQAR_REDIS_TOKEN"  # noqa: S105  # a name
@@ -124,11 +124,6 @@ def add_projects_option(parser: argparse.ArgumentParser) -> None:
         metavar="PROJECT",
         help="only this project's queues; may be given more than once (all)",
     )
-
-
-def print_warning(text: str) -> None:
-    """Prints a line to standard error."""
-    print(f"zaqar-redis: {text}", file=sys.stderr, flush=True)
 
 
 class ApiCommand(TargetCommand):

@@ -7,7 +7,8 @@ import argparse
 
 from zaqar_redis.benchmarks.bus import report, run
 from zaqar_redis.benchmarks.bus.contenders import CONTENDERS, select_contenders
-from zaqar_redis.cli.base import INCOMPLETE, bounded_int, print_warning
+from zaqar_redis.cli.api import print_warning
+from zaqar_redis.cli.base import INCOMPLETE, bounded_int
 from zaqar_redis.cli.bench_results import BenchmarkCommand, Drawing
 
 _CONTENDERS = "\n".join(f"  {each.name:<18}{each.what}" for each in CONTENDERS.values())

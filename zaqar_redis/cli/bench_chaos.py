@@ -15,8 +15,8 @@ from zaqar_redis.benchmarks.chaos.faults import FAULTS
 from zaqar_redis.benchmarks.chaos.settings import ChaosSettings
 from zaqar_redis.benchmarks.chaos.topologies import TOPOLOGIES
 from zaqar_redis.benchmarks.service import BenchmarkFailed
-from zaqar_redis.cli.api import CommandFailed
-from zaqar_redis.cli.base import bounded_int, print_warning
+from zaqar_redis.cli.api import CommandFailed, print_warning
+from zaqar_redis.cli.base import bounded_int
 from zaqar_redis.cli.bench_results import BenchmarkCommand, Drawing
 
 #: All acts are in memory for the check: some 300 a second with the default rate, 0.6 KB each.

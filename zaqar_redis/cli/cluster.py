@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from cliff.lister import Lister
 
-from zaqar_redis.cli.base import ShellCommand, Table, print_warning
+from zaqar_redis.cli.api import print_warning
+from zaqar_redis.cli.base import ShellCommand, Table
 from zaqar_redis.sizing import plan
 
 #: Seconds of the units that a rate may have.

@@ -15,7 +15,13 @@ from urllib.parse import quote
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, CommandFailed, ServiceUnavailable
+from zaqar_redis.cli.api import (
+    PAGE_SIZE,
+    ApiClient,
+    CommandFailed,
+    ServiceUnavailable,
+    print_warning,
+)
 from zaqar_redis.cli.base import (
     Column,
     Columns,
@@ -23,7 +29,6 @@ from zaqar_redis.cli.base import (
     Row,
     Table,
     bounded_int,
-    print_warning,
     table,
 )
 from zaqar_redis.cli.fitting import fit

@@ -14,13 +14,12 @@ from typing import Any
 from cliff.show import ShowOne
 from tqdm import tqdm
 
-from zaqar_redis.cli.api import PAGE_SIZE, ApiClient
+from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, print_warning
 from zaqar_redis.cli.base import (
     Column,
     Row,
     Table,
     bounded_int,
-    print_warning,
     resource_name,
     table,
 )

@@ -10,7 +10,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 from tqdm import tqdm
 
-from zaqar_redis.cli.api import CommandFailed
+from zaqar_redis.cli.api import CommandFailed, Missing
 from zaqar_redis.cli.base import ApiCommand, Row, Table, TargetCommand
 
 
@@ -41,7 +41,11 @@ class ShowProjectStats(ApiCommand, ShowOne):
         with self.open_api(parsed_args) as api:
             names = [queue["name"] for queue in api.list_items("/queues", "queues")]
             for name in tqdm(names, unit=" queues", desc="reading"):
-                document = api.queue_stats(name)
+                try:
+                    document = api.queue_stats(name)
+                except Missing:  # it was deleted since
+                    continue
+                sums["queues"] += 1
                 counts = document["messages"]
                 for each in _COUNTS:
                     sums[each] += counts[each]
@@ -49,7 +53,6 @@ class ShowProjectStats(ApiCommand, ShowOne):
                     sums["oldest_age"] = max(sums["oldest_age"] or 0, counts["oldest"]["age"])
                 for each, number in document["counters"].items():
                     sums[f"{each}_total"] = sums.get(f"{each}_total", 0) + number
-        sums["queues"] = len(names)
         return tuple(sums), tuple(sums.values())
 
 

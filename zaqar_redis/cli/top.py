@@ -21,7 +21,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from zaqar_redis.cli.api import ApiClient, CommandFailed, ServiceUnavailable, counter_rates
+from zaqar_redis.cli.api import (
+    ApiClient,
+    CommandFailed,
+    Missing,
+    ServiceUnavailable,
+    counter_rates,
+)
 from zaqar_redis.cli.base import ApiCommand, bounded_int
 from zaqar_redis.cli.queues import stores_away
 
@@ -205,7 +211,8 @@ def _sample(api: ApiClient, name: str | None) -> _Sample:
     for queue in listed[:_QUEUES_MAX]:
         if "unavailable" in queue:
             unknown.append(queue["name"])
-        else:
+            continue
+        with contextlib.suppress(Missing):  # it was deleted since
             stats[queue["name"]] = api.queue_stats(queue["name"])
     return _Sample(time.monotonic(), stats, unknown, unavailable, len(listed) > _QUEUES_MAX)
 

@@ -194,6 +194,7 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
         (DeploymentSettings, ()),
         (ApiSettings, ("enable_checksum",)),
     ),
+    "api": ((ApiSettings, ("strict",)),),
     "auth": ((AuthSettings, ()), (AccessKeySettings, ())),
     "audit": ((AuditSettings, ()),),
     LISTEN: ((ListenSettings, ()),),

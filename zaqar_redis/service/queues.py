@@ -68,6 +68,14 @@ class QueueService(ComposedVerbs):
         return found
 
     @verb
+    def differing(self, project: str, queue: str, metadata: dict[str, Any]) -> Steps[list[str]]:
+        """Returns the names in *metadata* whose values are not those of the queue."""
+        if not metadata:
+            return []
+        found = yield self.get(project, queue)
+        return [name for name, value in metadata.items() if found.get(name) != value]
+
+    @verb
     def patch(
         self, project: str, queue: str, changes: Sequence[patches.PatchOperation]
     ) -> Steps[dict[str, Any]]:

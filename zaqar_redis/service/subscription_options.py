@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import base64
 import binascii
+import difflib
+import itertools
 import re
 import secrets as random_secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, get_args
 
 import msgspec
 
-from zaqar_redis import errors, rules
+from zaqar_redis import errors, retry_policies, rules
 from zaqar_redis.records import Record
 from zaqar_redis.retry_policies import DeliveryRetryPolicy, retry_policy
 from zaqar_redis.service.subscription_filters import SubscriptionFilter, compile_filter
@@ -34,6 +36,11 @@ TIMEOUT_MIN, TIMEOUT_MAX = 0.1, 60.0
 SECRET_BYTES_MIN, SECRET_BYTES_MAX = 24, 64
 #: Standard Webhooks: two are valid at once while they rotate.
 SECRETS_MAX = 2
+
+#: Names that are compared with those of options: each takes some 0.1 ms.
+_COMPARED_MAX = 32
+#: Of `difflib`: "headers" is like "post_headers".
+_SIMILARITY = 0.7
 
 #: Stands for a secret where options are shown, and for the stored one in an update.
 HIDDEN = "***"
@@ -98,6 +105,14 @@ def parse(options: Mapping[str, Any]) -> SubscriptionOptions:
     if parsed.format == "cloudevents-binary" and parsed.batch > 1:
         raise _bad("batch", 'at most 1 with the format "cloudevents-binary"')
     return parsed
+
+
+def misspelt(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the names that look like those of options, but are none."""
+    for name in itertools.islice(options, _COMPARED_MAX):
+        if name not in _NAMES and difflib.get_close_matches(name, _NAMES, 1, _SIMILARITY):
+            yield name
+    yield from retry_policies.ignored(options)
 
 
 def new_secret() -> str:
@@ -299,3 +314,4 @@ _CHECKS: dict[str, Callable[[str, object], None]] = {
     "subject": _check_line,
     "trust_id": _check_line,
 }
+_NAMES = frozenset({*_READ, *_CHECKS, "_retry_policy"})

@@ -9,6 +9,7 @@ import msgspec
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api import console
+from zaqar_redis.api.bodies import Body
 from zaqar_redis.api.channels import server, streams
 from zaqar_redis.api.channels.origins import AllowedOrigins, PageMiddleware
 from zaqar_redis.api.channels.streams import ConnectQuery, EmulationHandlers, StreamHandlers
@@ -16,7 +17,7 @@ from zaqar_redis.api.channels.websocket import UniWebSocket, WebSocket
 from zaqar_redis.api.console import channels, keys, overview
 from zaqar_redis.api.console import queues as console_queues
 from zaqar_redis.api.exchange import require_upgrade
-from zaqar_redis.api.routes import ApiRoute, Body
+from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.server.outbox import FlushScheduler
 from zaqar_redis.auth import tickets, tokens
 from zaqar_redis.auth.access import Access

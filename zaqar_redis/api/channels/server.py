@@ -13,10 +13,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from zaqar_redis import errors, rules
+from zaqar_redis.api.bodies import Body
 from zaqar_redis.api.channels.origins import AllowedOrigins
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.queries import QueryReader
-from zaqar_redis.api.routes import ApiRoute, Body
+from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.auth.access import Access
 from zaqar_redis.auth.identity import ADMIN, API_KEY, NONE, Identity, with_implied
 from zaqar_redis.auth.strategy import project_header

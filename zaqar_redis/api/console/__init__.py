@@ -18,9 +18,10 @@ import msgspec
 from msgspec import Struct
 
 from zaqar_redis import errors
+from zaqar_redis.api.bodies import Body
 from zaqar_redis.api.channels.server import ServerApiChecks
 from zaqar_redis.api.exchange import Answer, Request
-from zaqar_redis.api.routes import ApiRoute, Body
+from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.auth import tickets
 from zaqar_redis.auth.access_keys import SecretSeal
 from zaqar_redis.auth.identity import NONE

@@ -10,10 +10,11 @@ import msgspec
 from msgspec import Meta, Struct
 
 from zaqar_redis import clock, errors, rules
+from zaqar_redis.api.bodies import Body
 from zaqar_redis.api.channels.server import ServerApiChecks
 from zaqar_redis.api.console.answers import answer
 from zaqar_redis.api.exchange import DONE, Answer, Request
-from zaqar_redis.api.routes import ApiRoute, Body
+from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.auth import access_keys
 from zaqar_redis.auth.access_keys import AccessKey, AccessKeys, SecretSeal
 from zaqar_redis.auth.identity import Right

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zaqar_redis import rules
+from zaqar_redis import errors, rules
 from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import DONE, Answer, Request
 from zaqar_redis.api.queries import QueueListQuery, StatsQuery
@@ -16,8 +16,6 @@ from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.service import patches
 from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.subscriptions import SubscriptionService
-
-PATCH = "application/openstack-messaging-v2.0-json-patch"
 
 #: The rules of what a pre-signed URL opens, by resource and method.
 _SIGNED = {
@@ -83,10 +81,14 @@ class QueueHandlers(ComposedVerbs):
         """Creates a queue.
 
         A queue that exists is left as it is, metadata included; the metadata given must be
-        valid all the same.
+        valid all the same, and `Ignored` names what differs.
         """
-        self._policy.authorize_metadata(request.identity, request.project, request.document)
-        created = yield self._queues.create(request.project, queue, request.document)
+        project, metadata = request.project, request.document
+        self._policy.authorize_metadata(request.identity, project, metadata)
+        created = yield self._queues.create(project, queue, metadata)
+        if not created:
+            differing = yield self._queues.differing(project, queue, metadata)
+            request.ignored = [*request.ignored, *differing]
         location = ("location", rules.path_of(queue))
         return Answer(status=201 if created else 204, headers=(location,))
 
@@ -120,9 +122,15 @@ class QueueHandlers(ComposedVerbs):
 
     @verb
     def stats(self, request: Request[StatsQuery, None], queue: str) -> Steps[Answer]:
-        """Counts a queue's messages."""
+        """Counts a queue's messages.
+
+        A queue that does not exist has none; `detailed` is a 404 then.
+        """
+        detailed = bool(request.query.detailed)
+        if detailed and (yield self._queues.find(request.project, queue)) is None:
+            raise errors.NotFound(why=f"The {rules.described(queue)} does not exist.")
         found = yield self._queues.stats(request.project, queue)
-        return Answer(documents.stats(queue, found, bool(request.query.detailed)))
+        return Answer(documents.stats(queue, found, detailed))
 
     @verb
     def purge(self, request: Request[None, PurgeIn], queue: str) -> Steps[Answer]:

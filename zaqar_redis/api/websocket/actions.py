@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api import documents
+from zaqar_redis.api.bodies import Body
 from zaqar_redis.api.documents import MessageDetails
+from zaqar_redis.api.ignored import DocumentReader
 from zaqar_redis.api.rest.subscriptions import keystone_token, longest
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.websocket import schemas as docs
@@ -40,7 +41,7 @@ class Action:
         method: str,
         path: str,
         run: Callable[[SocketRequest, Any], Awaitable[ActionResult]],
-        body: type[Struct],
+        kind: type[Struct],
         route: ApiRoute,
     ) -> None:
         self.method = method
@@ -49,15 +50,20 @@ class Action:
         self.run = run
         #: the rule of `auth.policy` that says who may ask for it
         self.rule = route.action
-        self._decoder = msgspec.json.Decoder(body)
+        #: refuses what has no effect
+        self.is_strict = route.strict
         self._limit = route.body
+        self._reader = DocumentReader(route.body or Body(kind, "A request"), kind)
 
-    def read(self, data: bytes) -> Any:
-        """Returns the body of a request.  Raises BadBody, BadRequest."""
+    def read(self, data: bytes, ignored: list[str]) -> Any:
+        """Returns the body of a request; *ignored* gets the names in it that have no effect.
+
+        Raises BadBody, BadRequest.
+        """
         limit = self._limit
         if limit is not None and len(data) > limit.size_max:
             raise limit.too_large()
-        return documents.decode(self._decoder, data, {} if limit is None else limit.texts)
+        return self._reader.read(data, ignored)
 
 
 class ActionHandlers:
@@ -148,6 +154,9 @@ class ActionHandlers:
     async def queue_create(self, request: SocketRequest, body: docs.QueueCreateIn) -> ActionResult:
         self._policy.authorize_metadata(request.identity, request.project, body.metadata)
         created = await self._queues.create(request.project, body.queue, body.metadata)
+        if not created:
+            differing = self._queues.differing(request.project, body.queue, body.metadata)
+            request.ignored = [*request.ignored, *await differing]
         return ActionResult(f"Queue {body.queue} created.", 201 if created else 204)
 
     async def queue_get(self, request: SocketRequest, body: docs.QueueIn) -> ActionResult:

@@ -10,10 +10,10 @@ import uuid
 from collections.abc import Iterator, Mapping
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api import documents
+from zaqar_redis.api import documents, ignored
 from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.problems import count_refusal
@@ -106,7 +106,7 @@ class ApiConnection:
         try:
             request = frames.decode(frame, binary)
             body, status = await self._perform(request)
-            headers = docs.ResponseHeaders(status)
+            headers = docs.ResponseHeaders(status, ignored=self._ignored())
         except FrameRejected as rejected:
             body = docs.ErrorOut(rejected.text, rejected.cause)
             headers = docs.ResponseHeaders(rejected.status)
@@ -138,7 +138,8 @@ class ApiConnection:
             headers = documents.decode(_headers, bytes(frame.headers))
             if action is None:
                 return await self._authenticate(headers)
-            body = action.read(bytes(frame.body))
+            names: list[str] = []
+            body = action.read(bytes(frame.body), names)
         except errors.BadBody as problem:
             raise FrameRejected(400, "Schema validation failed.", problem.text) from None
         queue: str | None = getattr(body, "queue", None)
@@ -146,7 +147,7 @@ class ApiConnection:
             rules.queue_name(queue)  # it becomes part of a path
         request = self._request(action, headers, body)
         self._performed = action, request
-        request.data = bytes(frame.body)
+        request.data, request.ignored = bytes(frame.body), names
         checks.check_head(action.method, request)
         try:
             admission = checks.admit(request, action.rule, queue)
@@ -154,9 +155,18 @@ class ApiConnection:
                 await admission
             if self._counted is None:  # without authentication, or with a pre-signed URL
                 self._count(request.project)
-            return await action.run(request, body)
+            ignored.check(request.ignored, is_strict=action.is_strict)
+            result = await action.run(request, body)
+            ignored.check(request.ignored, is_strict=action.is_strict)
+            return result
         finally:
             checks.release(request)
+
+    def _ignored(self) -> list[str] | UnsetType:
+        """Returns the names in the present request that have no effect, if there are any."""
+        if self._performed is None or not self._performed[1].ignored:
+            return UNSET
+        return ignored.shown(self._performed[1].ignored)
 
     def _record(self, status: int) -> None:
         """Records the request in the audit log, if it belongs there."""

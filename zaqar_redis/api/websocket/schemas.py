@@ -63,6 +63,8 @@ class ResponseHeaders(Document):
     status: int
     #: seconds
     retry: int | UnsetType = field(default=UNSET, name="Retry-After")
+    #: names in the request that have no effect
+    ignored: list[str] | UnsetType = field(default=UNSET, name="Ignored")
 
 
 class ResponseFrame(Document):
