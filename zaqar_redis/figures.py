@@ -61,6 +61,8 @@ class QueueFigures(Record, frozen=True):
     holder_client: str = ""
     #: when that claim was created or last renewed
     held_since: int = 0
+    #: what happens when messages expire, beside their deletion: see `metadata_rules.ON_EXPIRY`
+    on_expiry: str = ""
     #: where dead letters go; empty: nowhere
     dead_letter_queue: str = ""
     counters: MessageCounters = MessageCounters()

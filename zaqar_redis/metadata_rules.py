@@ -14,6 +14,9 @@ from zaqar_redis import errors, retry_policies, rules
 #: Messages of a topic's history: some 600 MB of one Redis, if they are small.
 HISTORY_SIZE_MAX = 1_000_000
 
+#: What may happen to a message that expires, beside its deletion.
+ON_EXPIRY = ("alarm", "dead_letter")
+
 #: Reserved attributes whose defaults are shown, in the order of the API reference.
 RESERVED = (
     "_max_messages_post_size",
@@ -50,6 +53,15 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
         raise errors.BadRequest(
             why='The value of "_dead_letter_queue" must be a queue name: 1 to '
             f"{rules.QUEUE_NAME_MAX} ASCII letters, digits, underscores, dashes and dots."
+        )
+    on_expiry = metadata.get("_on_expiry")
+    if on_expiry is not None and on_expiry not in ON_EXPIRY:
+        raise errors.BadRequest(
+            why=f'The value of "_on_expiry" must be one of {", ".join(ON_EXPIRY)}.'
+        )
+    if on_expiry == "dead_letter" and not dead:
+        raise errors.BadRequest(
+            why='"_on_expiry": "dead_letter" needs "_dead_letter_queue": set it, too.'
         )
     retry_policies.retry_policy(metadata.get("_retry_policy"))
     encrypt = metadata.get("_enable_encrypt_messages")

@@ -268,6 +268,23 @@ def test_subscription_whose_attempts_all_fail_for_five_minutes_is_an_alarm(
     assert found() == []
 
 
+def test_messages_that_expire_are_an_alarm_of_queues_that_ask_for_it(
+    pooled: PooledContractStore,
+) -> None:
+    history = service(pooled)
+    pooled.create(_on_expiry="alarm")
+    for queue in ("q", "other"):
+        pooled.post("a", "b", queue=queue, ttl=60)
+    sample(pooled, history)
+    assert alarms(pooled, history) == []
+    sample(pooled, history, 60)
+    (alarm,) = alarms(pooled, history)
+    assert alarm.text.startswith("2 messages of queue q have expired within minutes")
+    for _ in range(10):  # none has expired since
+        sample(pooled, history)
+    assert alarms(pooled, history) == []
+
+
 def test_alarm_about_subscriptions_names_one_and_counts_the_others(
     pooled: PooledContractStore,
 ) -> None:

@@ -148,9 +148,17 @@ _HISTORY = _attribute(
     minimum=1,
     maximum=metadata_rules.HISTORY_SIZE_MAX,
 )
+_ON_EXPIRY = _attribute(
+    "string",
+    "What happens when messages expire: an alarm, or they go to the dead-letter queue.",
+    enum=[*metadata_rules.ON_EXPIRY, None],
+)
 #: Those that the service uses, by name.
-ATTRIBUTES = _RESERVED | {"_idempotency_window": _WINDOW}
-_OF_CLAIMS = ("_dead_letter_queue", "_dead_letter_queue_messages_ttl", "_max_claim_count")
+ATTRIBUTES = _RESERVED | {"_idempotency_window": _WINDOW, "_on_expiry": _ON_EXPIRY}
+_OF_CLAIMS = (
+    *("_dead_letter_queue", "_dead_letter_queue_messages_ttl", "_max_claim_count"),
+    "_on_expiry",
+)
 #: Those of topics that have an effect.
 TOPIC_ATTRIBUTES = {name: each for name, each in ATTRIBUTES.items() if name not in _OF_CLAIMS} | {
     "_history_size": _HISTORY

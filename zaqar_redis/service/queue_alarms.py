@@ -29,13 +29,16 @@ class QueueAlarms:
         self._held: dict[tuple[str, str], tuple[str, int]] = {}
         #: dead-letter queue -> how many messages it had in the last rounds
         self._sizes: dict[tuple[str, str], deque[int]] = {}
+        #: queue with alarms on expiry -> how many messages had expired in the last rounds
+        self._expired: dict[tuple[str, str], deque[int]] = {}
+        self._expiring: dict[tuple[str, str], deque[int]] = {}
         #: dead-letter queues, and one of the queues that use each, of the round before and this one
         self._sources: dict[tuple[str, str], str] = {}
         self._targets: dict[tuple[str, str], str] = {}
         self._alarms: dict[str, list[Alarm]] = {}
 
     def begin(self) -> None:
-        self._held, self._alarms = {}, {}
+        self._held, self._expiring, self._alarms = {}, {}, {}
         self._sizes = {each: self._sizes.get(each, deque(maxlen=_ROUNDS)) for each in self._targets}
         self._sources, self._targets = self._targets, {}
 
@@ -47,13 +50,15 @@ class QueueAlarms:
             self._check_holder(queue, figures)
         if figures.failing is not None:
             self._raise_failing(queue, figures.at, figures.failing)
+        if figures.on_expiry == "alarm":
+            self._check_expired(queue, figures.counters.expired)
         sizes = self._sizes.get(queue)
         if sizes is not None:
             self._check_size(queue, figures.total, sizes)
 
     def end(self) -> Mapping[str, Sequence[Alarm]]:
         """Returns the alarms of this round by project."""
-        self._holders = self._held
+        self._holders, self._expired = self._held, self._expiring
         return self._alarms
 
     def _check_holder(self, queue: tuple[str, str], figures: QueueFigures) -> None:
@@ -82,6 +87,20 @@ class QueueAlarms:
                 f"{least} to {total} messages within minutes.",
                 "Look at its latest messages for why they fail, correct the consumer, and then "
                 "redrive them.",
+            )
+
+    def _check_expired(self, queue: tuple[str, str], expired: int) -> None:
+        numbers = self._expired.get(queue, deque(maxlen=_ROUNDS))
+        self._expiring[queue] = numbers
+        numbers.append(expired)
+        number = expired - min(numbers)
+        if number:
+            self._raise(
+                queue,
+                f"{number} messages of queue {queue[1]} have expired within minutes: nobody has "
+                "deleted them in time.",
+                "Look whether its consumers work and are fast enough, or post with a longer TTL "
+                '(the queue\'s "_default_message_ttl").',
             )
 
     def _raise_failing(

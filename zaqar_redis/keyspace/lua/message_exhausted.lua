@@ -1,9 +1,10 @@
--- Hold messages at the front of the queue that were claimed too often, a bounded number of them.
+-- Hold dead letters, a bounded number of them: messages that are parked, and those at the front of
+-- the queue that were claimed too often.
 --
 -- Returns the same as claim_create.lua; without such messages the queue is not told to have any.
---#keys queue bodies ready claimed holds move_lock sweep_index
+--#keys queue @message move_lock sweep_index
 --#args now:number dead_letter_claim
---#include move_lock now hold
+--#include move_lock now hold forget parked
 
 local PAGE = 100  -- each of them is posted to another queue next
 local HOLD_MS = 60000  -- as take_ready.lua holds them
@@ -12,25 +13,41 @@ if not known[1] then
     return {now, false}
 end
 redis.call('HDEL', queue, 'exhausted')
-local most = known[2] and tonumber(known[5])
 local dead, soonest = {}, now + HOLD_MS
-local page = most and redis.call('ZRANGE', ready, 0, PAGE - 1) or {}
-for _, rank in ipairs(page) do
-    local count = count_of(redis.call('HGET', holds, rank))
-    if count < most then
-        break
-    end
-    redis.call('ZREM', ready, rank)
-    redis.call('ZADD', claimed, soonest, rank)
+local function hold(rank, ends)
+    local at, count = #dead, count_of(redis.call('HGET', holds, rank))
+    redis.call('ZADD', claimed, ends, rank)
     redis.call('HSET', holds, rank, dead_letter_claim .. count)
-    local at = #dead
     dead[at + 1], dead[at + 2] = rank, redis.call('HGET', bodies, rank)
     dead[at + 3] = dead_letter_claim .. count
 end
-if #dead > 0 then
-    if #dead == 3 * PAGE then
+
+local parked = redis.call('ZRANGEBYSCORE', claimed, PARKED, PARKED + now - HOLD_MS, 'LIMIT', 0,
+    PAGE)
+if not known[2] then
+    redis.call('HINCRBY', queue, 'expired', forget(parked))
+    parked = {}
+end
+for _, rank in ipairs(parked) do
+    hold(rank, PARKED + now)
+end
+if redis.call('ZCOUNT', claimed, PARKED, '+inf') > 0 then
+    redis.call('HSET', queue, 'exhausted', 1)
+end
+
+local most = known[2] and tonumber(known[5])
+local page = most and redis.call('ZRANGE', ready, 0, PAGE - 1) or {}
+for place, rank in ipairs(page) do
+    if count_of(redis.call('HGET', holds, rank)) < most then
+        break
+    end
+    redis.call('ZREM', ready, rank)
+    hold(rank, soonest)
+    if place == PAGE then
         redis.call('HSET', queue, 'exhausted', 1)
     end
+end
+if #dead > 0 then
     local noted = known[4]
 --#include note_sweep
 end

@@ -9,7 +9,7 @@
 --#pubsub publish
 -- after: rank to go on behind
 -- client: whose messages to hide, or ''
---#include move_lock now envelope settle
+--#include move_lock now settle
 
 local SCAN = 500  -- messages looked at in one call; the caller goes on behind them
 local epoch = redis.call('HGET', queue, 'epoch')

@@ -2,10 +2,10 @@
 -- not counted, and not settled either. So a move lock is no obstacle.
 --
 -- Returns {now, epoch, created, dead-letter queue, total, expired but stored, claimed, delayed,
--- subscriptions, failing ones, last rank, the counters (false: 0)}, then when the oldest message
--- was created, its bytes, the claim that holds it, when that was created or renewed, and its client
--- or ''; of these what there is. {now, false} when there is no such queue. Failing ones: false, or
--- {how many, and of one its id, since when, and its last failure}.
+-- subscriptions, failing ones, what is done on expiry, last rank, the counters (false: 0)}, then
+-- when the oldest message was created, its bytes, the claim that holds it, when that was created or
+-- renewed, and its client or ''; of these what there is. {now, false} when there is no such queue.
+-- Failing ones: false, or {how many, and of one its id, since when, and its last failure}.
 --#keys queue messages bodies claimed delayed expiry holds claims leases subscription_ends
 --#keys delivery_states
 --#args now:number
@@ -13,7 +13,7 @@
 
 local OLDEST = 8  -- messages that have expired and were not swept may be before the oldest
 local fields = redis.call('HMGET', queue, 'epoch', 'created', 'dead_queue', 'rank', 'claimed',
-    'released', 'expired', 'purged', 'dead_lettered')
+    'released', 'expired', 'purged', 'dead_lettered', 'on_expiry')
 if not fields[1] then
     return {now, false}
 end
@@ -33,22 +33,23 @@ local function failing()
 end
 local total = count(expiry)
 local answer = {now, fields[1], fields[2], fields[3], total, redis.call('ZCARD', expiry) - total,
-    count(claimed), count(delayed), count(subscription_ends), failing(), unpack(fields, 4, 9)}
+    count(claimed), count(delayed), count(subscription_ends), failing(), fields[10],
+    unpack(fields, 4, 9)}
 if total == 0 then
     return answer
 end
 for _, rank in ipairs(redis.call('ZRANGE', messages, 0, OLDEST - 1)) do
     local envelope = redis.call('HGET', bodies, rank)
     if envelope and expiry_of(envelope) > now then
-        answer[17], answer[18] = string.format('%.0f', created_of(envelope)), #envelope
+        answer[18], answer[19] = string.format('%.0f', created_of(envelope)), #envelope
         local held = tonumber(redis.call('ZSCORE', claimed, rank) or 0) > now
         local claim = held and string.sub(redis.call('HGET', holds, rank) or '', 1, 32)
         local record = claim and redis.call('HGET', claims, claim)
         local ttl = record and string.match(record, '^%d+')
         local ends = ttl and redis.call('ZSCORE', leases, claim)
         if ends then
-            answer[19], answer[20] = claim, string.format('%.0f', ends - ttl * 1000)
-            answer[21] = client_of_claim(record)
+            answer[20], answer[21] = claim, string.format('%.0f', ends - ttl * 1000)
+            answer[22] = client_of_claim(record)
         end
         break
     end

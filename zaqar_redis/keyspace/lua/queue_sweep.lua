@@ -1,7 +1,7 @@
 -- Sweep a queue that nobody uses, a bounded step at a time, and note when to sweep it again.
 --
 -- Returns how much was settled, less than 100 (see SETTLE): nothing is left to do; and whether
--- messages in front may have been claimed too often: they are to be moved.
+-- there may be dead letters: they are to be moved.
 --#keys @queue move_lock sweep_index delivery_index delivery_lease
 --#args now:number
 --#pubsub publish
@@ -17,6 +17,5 @@ if ends and ends <= now then
     settled = settled + forget_expired_records()
 end
 settled = settled + forget_subscriptions() + forget_expired_deliveries()
-local exhausted = redis.call('HEXISTS', queue, 'exhausted')
-schedule(exhausted == 1 and now or next_sweep_time())
-return {settled, exhausted}
+schedule(next_sweep_time())
+return {settled, redis.call('HEXISTS', queue, 'exhausted')}

@@ -96,6 +96,7 @@ def _figures(
     delayed: int,
     subscriptions: int,
     failing: Sequence[Any] | None,
+    on_expiry: bytes | None,
     *rest: Any,
 ) -> QueueFigures:
     counters = decoding.counters(total + not_swept, rest[: decoding.COUNTERS])
@@ -118,6 +119,7 @@ def _figures(
         holder=(holder or b"").decode(),
         holder_client=identity.given_client(client or b""),
         held_since=int(held_since or 0),
+        on_expiry=(on_expiry or b"").decode(),
         dead_letter_queue=(dead_letter_queue or b"").decode(),
         counters=counters,
     )

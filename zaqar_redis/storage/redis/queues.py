@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from zaqar_redis import errors
+from zaqar_redis import errors, metadata_rules
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, Verb, verb
@@ -241,6 +241,8 @@ def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
     # Not the queue itself: a message could go round in it for ever.
     if isinstance(dead_queue, str) and dead_queue not in ("", queue):
         fields += ("dead_queue", dead_queue)
+    if not is_topic(queue) and metadata.get("_on_expiry") in metadata_rules.ON_EXPIRY:
+        fields += ("on_expiry", metadata["_on_expiry"])
     if metadata.get("_enable_encrypt_messages"):
         fields += ("sealed", 1)
     return fields

@@ -3,6 +3,9 @@
 
 -- Returns the time as text, or false.
 local function next_sweep_time()
+    if redis.call('HEXISTS', queue, 'exhausted') == 1 then
+        return string.format('%.0f', now)
+    end
     local soonest = next_record_expiry()
     for _, ends in ipairs({expiry, delayed, claimed, leases, subscription_ends, pending_ends}) do
         local at = tonumber(redis.call('ZRANGE', ends, 0, 0, 'WITHSCORES')[2])

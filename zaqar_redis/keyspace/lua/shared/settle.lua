@@ -1,6 +1,6 @@
--- Apply what time has changed: delete expired messages, make those ready whose delay
+-- Apply what time has changed: delete or park expired messages, make those ready whose delay
 -- ended or whose claim expired, and delete expired claims.
---#include forget
+--#include forget park
 
 local function release_due(waiting)
     local ended = redis.call('ZRANGEBYSCORE', waiting, '-inf', now, 'LIMIT', 0, SETTLE)
@@ -20,7 +20,7 @@ end
 local function settle()
     local old = redis.call('ZRANGEBYSCORE', expiry, '-inf', now, 'LIMIT', 0, SETTLE)
     if #old > 0 then
-        redis.call('HINCRBY', queue, 'expired', forget(old))
+        redis.call('HINCRBY', queue, 'expired', forget(park(old)))
     end
     local begun, freed = release_due(delayed), release_due(claimed)
     if freed > 0 then

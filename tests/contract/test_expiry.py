@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of messages that expire, where the queue sends them to its dead letters."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.stores import ContractStore, findings, names
+
+_DAY = 24 * 3600
+
+
+@pytest.fixture
+def expiring(store: ContractStore) -> ContractStore:
+    """An empty store with a queue whose expired messages become dead letters."""
+    store.reset()
+    metadata = {"_dead_letter_queue": "dead", "_dead_letter_queue_messages_ttl": 7 * _DAY}
+    store.create(_on_expiry="dead_letter", **metadata)
+    return store
+
+
+def _sweep(store: ContractStore, seconds: float = 61) -> None:
+    """Lets time pass, and another round begin."""
+    store.clock.tick(seconds)
+    store.command("DEL", b"zr:sweeper")
+    store.sweep()
+
+
+def test_messages_that_expire_become_dead_letters(expiring: ContractStore) -> None:
+    expiring.post("a", ttl=60, attributes={"n": 1})
+    expiring.post("long", ttl=600)
+    expiring.post("b", ttl=60, delay=30)
+    expiring.post("c", ttl=60, delay=60)
+    _sweep(expiring)
+    dead = expiring.page(queue="dead").items
+    assert names(dead) == ["a", "b", "c"]
+    assert [(each.origin, each.ttl, each.age) for each in dead] == [("q", 7 * _DAY, 0)] * 3
+    assert dead[0].attributes == {"n": 1}
+    counters = expiring.stats().counters
+    assert (counters.dead_lettered, counters.expired, counters.deleted) == (3, 0, 0)
+    assert expiring.listed() == ["long"]
+
+
+def test_more_messages_than_a_step_moves_become_dead_letters(expiring: ContractStore) -> None:
+    expiring.post_many(350, ttl=60)
+    for _ in range(4):
+        _sweep(expiring)
+    assert expiring.stats("dead").total == 350
+    assert expiring.stats().total == 0
+
+
+def test_message_whose_claim_lapsed_expires_later(
+    expiring: ContractStore,
+) -> None:
+    metadata = {"_on_expiry": "dead_letter", "_dead_letter_queue": "dead"}
+    queue = expiring.existing_queue()
+    assert expiring.run(expiring.driver.queues.update(expiring.project, queue, metadata))
+    expiring.post("a", ttl=60)
+    expiring.clock.tick(1)
+    expiring.claim(ttl=60, grace=60)
+    _sweep(expiring)
+    assert expiring.visible() == ["a"]
+    _sweep(expiring)
+    [dead] = expiring.page(queue="dead").items
+    assert (names([dead]), dead.ttl) == (["a"], 120)
+
+
+def test_expired_message_is_hidden_until_it_is_moved(expiring: ContractStore) -> None:
+    [id] = expiring.post("a", ttl=60).ids
+    expiring.clock.tick(60)
+    assert expiring.claim().messages == ()
+    assert expiring.pop() == []
+    assert expiring.visible(delayed=True) == []
+    assert expiring.counts() == (0, 1, 1)
+    [peeked] = expiring.peek().items
+    assert peeked.state == "claimed"
+    assert findings(expiring) == []
+    expiring.clock.tick(600)
+    assert expiring.claim().messages == ()
+    assert names(expiring.get(id)) == ["a"]
+    _sweep(expiring)
+    assert (expiring.get(id), expiring.listed("dead")) == ([], ["a"])
+    assert findings(expiring) == []
+
+
+@pytest.mark.parametrize("script", ["message_exhausted", "dead_letter_post", "message_drop"])
+def test_process_that_dies_while_it_moves_leaves_one_dead_letter(
+    expiring: ContractStore, script: str
+) -> None:
+    expiring.post("a", ttl=60)
+    expiring.clock.tick(61)
+    with expiring.dying_before(script):
+        expiring.sweep()
+    for _ in range(3):
+        _sweep(expiring)
+    assert expiring.listed("dead") == ["a"]
+    assert (expiring.counts(), expiring.counts("dead")) == ((0, 0, 0), (1, 0, 1))
+
+
+def test_message_that_cannot_be_moved_for_a_day_expires(expiring: ContractStore) -> None:
+    expiring.post("a", ttl=60)
+    expiring.clock.tick(61)
+    with expiring.dying_before("dead_letter_post"):
+        expiring.sweep()
+    _sweep(expiring, _DAY)
+    counters = expiring.stats().counters
+    assert (counters.expired, counters.dead_lettered) == (1, 0)
+    assert (expiring.listed(), expiring.listed("dead")) == ([], [])
+
+
+def test_parked_message_expires_when_the_queue_has_no_dead_letters_any_more(
+    expiring: ContractStore,
+) -> None:
+    expiring.post("a", ttl=60)
+    expiring.clock.tick(61)
+    assert expiring.claim().messages == ()
+    assert expiring.run(
+        expiring.driver.queues.update(expiring.project, expiring.existing_queue(), {})
+    )
+    _sweep(expiring)
+    assert (expiring.stats().counters.expired, expiring.listed()) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"_on_expiry": "alarm", "_dead_letter_queue": "dead"},
+        {"_on_expiry": "dead_letter"},
+        {"_on_expiry": "dead_letter", "_dead_letter_queue": "q"},
+        {"_on_expiry": ["dead_letter"], "_dead_letter_queue": "dead"},
+    ],
+)
+def test_messages_of_other_queues_expire(store: ContractStore, metadata: dict[str, object]) -> None:
+    store.reset()
+    store.create(**metadata)
+    store.post("a", ttl=60)
+    _sweep(store)
+    assert store.stats().counters.expired == 1
+    assert store.queue("dead") is None
