@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import http_sf
 import httpx
@@ -63,7 +64,7 @@ def strict(
 
 
 def _ignored(answer: httpx.Response) -> list[str]:
-    found = http_sf.parse(answer.headers["Ignored"].encode(), tltype="list")
+    found: Any = http_sf.parse(answer.headers["Ignored"].encode(), tltype="list")
     return [str(name).rpartition(".")[2] for name, _ in found]
 
 

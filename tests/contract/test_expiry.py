@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.stores import ContractStore, findings, names
@@ -14,7 +16,10 @@ _DAY = 24 * 3600
 def expiring(store: ContractStore) -> ContractStore:
     """An empty store with a queue whose expired messages become dead letters."""
     store.reset()
-    metadata = {"_dead_letter_queue": "dead", "_dead_letter_queue_messages_ttl": 7 * _DAY}
+    metadata: dict[str, Any] = {
+        "_dead_letter_queue": "dead",
+        "_dead_letter_queue_messages_ttl": 7 * _DAY,
+    }
     store.create(_on_expiry="dead_letter", **metadata)
     return store
 
@@ -130,7 +135,7 @@ def test_parked_message_expires_when_the_queue_has_no_dead_letters_any_more(
         {"_on_expiry": ["dead_letter"], "_dead_letter_queue": "dead"},
     ],
 )
-def test_messages_of_other_queues_expire(store: ContractStore, metadata: dict[str, object]) -> None:
+def test_messages_of_other_queues_expire(store: ContractStore, metadata: dict[str, Any]) -> None:
     store.reset()
     store.create(**metadata)
     store.post("a", ttl=60)
