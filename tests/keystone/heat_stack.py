@@ -12,6 +12,7 @@ import json
 import sys
 from typing import Any
 
+# Only the other Python has Heat, and oslo.db has no types.
 from heat.common import config, context, messaging  # type: ignore[import-not-found]
 from heat.db import api, models  # type: ignore[import-not-found]
 from heat.engine import (  # type: ignore[import-not-found]

@@ -181,6 +181,7 @@ async def _retry_later(uri: str, project: str) -> None:
         await subscribe(driver, project, found.uri(), _retry_policy=policy)
         await post(driver, project, b"1")
         for number in (1, 2):
+            # mypy infers no lambda with a default.
             await wait_for(lambda number=number: len(found.received) == number)  # type: ignore[misc]
             await wait_for(lambda: not notifier.memory.used)
 

@@ -20,7 +20,8 @@ from tests.support import servers
 from zaqar_redis.cli.main import main
 from zaqar_redis.conf.environment import variable
 
-#: Each command connects anew, and a machine may stand still for longer than the default.
+#: Each command connects anew, and a machine may stand still for longer than the default.  Those
+#: about configurations show what their tests have set, and nothing else.
 _PATIENT = {variable("redis", "connect_timeout"): "30"}
 
 
@@ -36,7 +37,7 @@ class CommandLine:
         with (
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
-            mock.patch.dict(os.environ, _PATIENT),
+            mock.patch.dict(os.environ, {} if words[0] == "config" else _PATIENT),
             _logging_restored(),
         ):
             try:
