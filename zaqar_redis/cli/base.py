@@ -27,7 +27,7 @@ CA_FILE_VARIABLE = "ZAQAR_REDIS_CA_FILE"
 
 Row = tuple[Any, ...]
 #: Names of columns, and the rows.
-Table = tuple[Row, list[Row]]
+Table = tuple[Row, Iterable[Row]]
 
 
 #: Exit code of a command that has done, or shown, a part of what was asked for.
@@ -202,7 +202,7 @@ Columns = Sequence[Column | str]
 def table(
     columns: Columns, documents: Iterable[dict[str, Any]], parsed: argparse.Namespace
 ) -> Table:
-    """Returns the names of the columns, and a row for each document."""
+    """Returns the names of the columns, and a row for each document as it comes."""
     shown = [Column(each) if isinstance(each, str) else each for each in columns]
     structured = parsed.formatter in ("json", "yaml")  # the formats with lists and objects
 
@@ -212,7 +212,7 @@ def table(
             return value
         return column.as_text(value)
 
-    rows = [tuple(cell(column, document) for column in shown) for document in documents]
+    rows = (tuple(cell(column, document) for column in shown) for document in documents)
     return tuple(column.name for column in shown), rows
 
 

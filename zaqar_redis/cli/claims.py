@@ -54,7 +54,7 @@ class CreateClaim(FittedListCommand):
             message | {"claim": message["href"].rpartition("claim_id=")[2]}
             for message in (answer["messages"] if answer else ())
         ]
-        return self.listed(parsed_args, ("claim", *COLUMNS), claimed)
+        return table(("claim", *COLUMNS), claimed, parsed_args)
 
 
 class ListClaim(FittedListCommand):
@@ -77,14 +77,14 @@ class ListClaim(FittedListCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        with self.open_api(parsed_args) as api:
-            found = api.list_linked(f"{self.path(parsed_args)}/claims", "claims")
-            claims = [
-                each | {"ends_in": each["ttl"] - each["age"]}
-                for each in islice(found, parsed_args.limit)
-            ]
+        api = self.until_printed(self.open_api(parsed_args))
+        found = api.list_linked(f"{self.path(parsed_args)}/claims", "claims")
+        claims = (
+            each | {"ends_in": each["ttl"] - each["age"]}
+            for each in islice(found, parsed_args.limit)
+        )
         columns = ("id", "messages", "ttl", "age", "ends_in", "client_id")
-        return self.listed(parsed_args, columns, claims)
+        return table(columns, claims, parsed_args)
 
 
 class ShowClaim(ClaimCommand, ShowOne):

@@ -13,7 +13,6 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 import msgspec
-from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from zaqar_redis import clock, errors, rules
@@ -25,6 +24,7 @@ from zaqar_redis.auth.identity import ADMIN, MEMBER, NONE, READER, Identity, Rig
 from zaqar_redis.cli import service_factory
 from zaqar_redis.cli.api import CommandFailed
 from zaqar_redis.cli.base import Column, DestructiveCommand, Row, Table, TargetCommand, table
+from zaqar_redis.cli.paged_lists import PagedListCommand
 from zaqar_redis.cli.stores import open_access_keys, operator
 from zaqar_redis.runner import Runner
 
@@ -216,7 +216,7 @@ class CreateKey(SealCommand, ShowOne):
         return _with_secret(key, secret, parsed_args)
 
 
-class ListKey(KeyCommand, Lister):
+class ListKey(KeyCommand, PagedListCommand):
     """List access keys, without their secrets.
 
     Example: zaqar-redis key list --project shop
@@ -229,8 +229,8 @@ class ListKey(KeyCommand, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         wanted = parsed_args.project
-        with self.open_keys(parsed_args) as keys:
-            found = [_document(key) for key in keys.each() if wanted in (None, key.project)]
+        keys = self.until_printed(self.open_keys(parsed_args))
+        found = (_document(key) for key in keys.each() if wanted in (None, key.project))
         return table(_COLUMNS, found, parsed_args)
 
 

@@ -7,7 +7,7 @@ import argparse
 import json
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 from urllib.parse import quote
@@ -24,7 +24,6 @@ from zaqar_redis.cli.api import (
 )
 from zaqar_redis.cli.base import (
     Column,
-    Columns,
     DestructiveCommand,
     Row,
     Table,
@@ -32,6 +31,7 @@ from zaqar_redis.cli.base import (
     table,
 )
 from zaqar_redis.cli.fitting import fit
+from zaqar_redis.cli.paged_lists import PagedListCommand
 from zaqar_redis.cli.queues import QueueCommand
 
 Message = dict[str, Any]
@@ -55,22 +55,24 @@ def parse_assignment(text: str, form: str = "NAME=VALUE") -> tuple[str, Any]:
     return name, parse_body(value)
 
 
-class FittedListCommand(QueueCommand, Lister):
+class FittedListCommand(QueueCommand, PagedListCommand):
     """Base of the commands that list messages or claims of a queue, as wide as the terminal."""
 
     #: What gives way on a narrow terminal: texts, with how much is left of them, and columns.
     shortened: Mapping[str, int] = {"dead_letter_from": 16, "claim": 9, "body": 16}
     optional: Sequence[str] = ("claim_client_id", "ttl", "claims", "age", "until")
 
-    def listed(
-        self, parsed: argparse.Namespace, columns: Columns, items: Iterable[dict[str, Any]]
-    ) -> Table:
-        """Returns a row for each item; on a terminal, what fits."""
-        shown, left_out = fit(table(columns, items, parsed), parsed, self.shortened, self.optional)
-        if left_out:
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        self._left_out: set[str] = set()
+        return super().run(parsed_args)
+
+    def fitted(self, shown: Table, parsed: argparse.Namespace) -> Table:
+        fits, left_out = fit(shown, parsed, self.shortened, self.optional)
+        if not self._left_out.issuperset(left_out):
             text = f"the terminal is too narrow for {', '.join(left_out)}; -f json shows all"
             self.print_notice(text, verbosity=1)
-        return shown
+            self._left_out.update(left_out)
+        return fits
 
 
 class PostMessage(QueueCommand, Lister):
@@ -119,15 +121,14 @@ class ListMessagesCommand(FittedListCommand):
         return parser
 
     def listed_messages(self, parsed: argparse.Namespace, **query: object) -> Table:
-        with self.open_api(parsed) as api:
-            found = api.list_items(
-                f"{self.path(parsed)}/messages",
-                "messages",
-                include_delayed=parsed.delayed,
-                with_attributes=True,
-                **query,
-            )
-            return self.listed(parsed, COLUMNS, islice(found, parsed.limit))
+        found = self.until_printed(self.open_api(parsed)).list_items(
+            f"{self.path(parsed)}/messages",
+            "messages",
+            include_delayed=parsed.delayed,
+            with_attributes=True,
+            **query,
+        )
+        return table(COLUMNS, islice(found, parsed.limit), parsed)
 
 
 class ListMessage(ListMessagesCommand):

@@ -67,14 +67,13 @@ class PeekMessage(FittedListCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        with self.open_api(parsed_args) as api:
-            found = api.list_linked(
-                f"{self.path(parsed_args)}/peek",
-                "messages",
-                state=parsed_args.state,
-                contains=parsed_args.contains,
-            )
-            return self.listed(parsed_args, _PEEKED, islice(found, parsed_args.limit))
+        found = self.until_printed(self.open_api(parsed_args)).list_linked(
+            f"{self.path(parsed_args)}/peek",
+            "messages",
+            state=parsed_args.state,
+            contains=parsed_args.contains,
+        )
+        return table(_PEEKED, islice(found, parsed_args.limit), parsed_args)
 
 
 class MovingCommand(QueueCommand, ShowOne):

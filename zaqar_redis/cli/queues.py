@@ -6,9 +6,9 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from cliff.show import ShowOne
@@ -71,14 +71,21 @@ class ListQueue(ListNamedResource):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         unavailable: set[str] = set()
-        with self.open_api(parsed_args) as api:
-            found = list(api.list_queues(unavailable, **self.chosen(parsed_args)))
+        found = self.until_printed(self.open_api(parsed_args)).list_queues(
+            unavailable, **self.chosen(parsed_args)
+        )
+        first = [*islice(found, 1)]  # of a page, which names the stores that are away
         shown = self.shown(parsed_args)
-        if not unavailable:
-            return table(shown, found, parsed_args)
-        self.warn_incomplete(stores_away(unavailable))
-        marked = ({"unavailable": "", **queue} for queue in found)
-        return table((*shown, "unavailable"), marked, parsed_args)
+        if unavailable:
+            shown = (*shown, "unavailable")
+        return table(shown, self._marked(chain(first, found), unavailable), parsed_args)
+
+    def _marked(
+        self, found: Iterable[dict[str, Any]], unavailable: set[str]
+    ) -> Iterator[dict[str, Any]]:
+        yield from ({"unavailable": "", **queue} for queue in found)
+        if unavailable:
+            self.warn_incomplete(stores_away(unavailable))
 
 
 def stores_away(names: Collection[str]) -> str:

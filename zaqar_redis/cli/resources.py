@@ -11,7 +11,6 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from zaqar_redis.cli.api import ApiClient
@@ -24,6 +23,7 @@ from zaqar_redis.cli.base import (
     resource_name,
     table,
 )
+from zaqar_redis.cli.paged_lists import PagedListCommand
 
 
 class ResourceCommand(ApiCommand):
@@ -45,16 +45,15 @@ class ResourceCommand(ApiCommand):
         return f"{self.noun}s"
 
 
-class ListResource(ResourceCommand, Lister):
+class ListResource(ResourceCommand, PagedListCommand):
     """Base of the commands that list resources."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         return self.listed(parsed_args, self.columns)
 
     def listed(self, parsed: argparse.Namespace, shown: Columns, **query: object) -> Table:
-        with self.open_api(parsed) as api:
-            found = api.list_items(f"/{self.plural}", self.plural, **query)
-            return table(shown, found, parsed)
+        api = self.until_printed(self.open_api(parsed))
+        return table(shown, api.list_items(f"/{self.plural}", self.plural, **query), parsed)
 
 
 class NamedResourceCommand(ResourceCommand):

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from zaqar_redis.cli.api import ApiClient, CommandFailed
@@ -23,6 +22,7 @@ from zaqar_redis.cli.base import (
     table,
 )
 from zaqar_redis.cli.messages import parse_assignment
+from zaqar_redis.cli.paged_lists import PagedListCommand
 from zaqar_redis.cli.resources import (
     DeleteResource,
     NamedResourceCommand,
@@ -62,7 +62,7 @@ class SubscriptionCommand(SubscriptionSourceCommand, NamedResourceCommand):
         return f"{self.collection(parsed)}/{parsed.name}"
 
 
-class ListSubscription(SubscriptionSourceCommand, Lister):
+class ListSubscription(SubscriptionSourceCommand, PagedListCommand):
     """List the subscriptions to a queue or topic, by id.
 
     Example: zaqar-redis subscription list --queue orders --detailed
@@ -77,9 +77,9 @@ class ListSubscription(SubscriptionSourceCommand, Lister):
         counts = _COUNTS if parsed_args.detailed else ()
         shown = ("id", "subscriber", "ttl", "age", "confirmed", "paused", *counts)
         query = {"detailed": True} if parsed_args.detailed else {}
-        with self.open_api(parsed_args) as api:
-            found = api.list_items(self.collection(parsed_args), self.plural, **query)
-            return table(shown, map(_flat, found), parsed_args)
+        api = self.until_printed(self.open_api(parsed_args))
+        found = api.list_items(self.collection(parsed_args), self.plural, **query)
+        return table(shown, map(_flat, found), parsed_args)
 
 
 def _flat(subscription: dict[str, Any]) -> dict[str, Any]:
