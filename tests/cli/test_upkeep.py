@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.support import servers
@@ -27,6 +29,7 @@ def test_check_finds_and_repairs_damage(
     ]
     assert "checking: 1 queues" in outcome.stderr
     assert "2 messages" in outcome.stderr
+    assert re.search(r"[1-9][0-9]* entries read", outcome.stderr)
     assert [row["mended"] for row in store_shell.shown("check", "--repair")] == [True, True]
     assert store_shell.shown("check") == []
     assert len(store_shell.shown("claim", "create", "orders")) == 2

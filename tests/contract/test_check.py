@@ -43,6 +43,23 @@ def populated(server_uri: str, project: str) -> Iterator[ContractStore]:
         store.reset()
 
 
+def test_check_of_a_large_queue_tells_each_page_that_it_reads(populated: ContractStore) -> None:
+    pages: list[tuple[str, int]] = []
+
+    async def check() -> None:
+        assert populated.driver.checker
+        async for result in populated.driver.checker.check(
+            False, lambda queue, more: pages.append((queue, more))
+        ):
+            assert result.messages == 1201
+
+    populated.run(check())
+    assert {queue for queue, _ in pages} == {"q"}
+    # Bodies, messages and ends are of each; each message is ready, claimed or delayed.
+    assert sum(more for _, more in pages) >= 4 * 1201
+    assert max(more for _, more in pages) < 1201
+
+
 def content(store: ContractStore) -> dict[bytes, list[bytes]]:
     """Returns the dump of every key."""
     (found,) = store.command("KEYS", "*")

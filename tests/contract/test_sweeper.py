@@ -46,6 +46,21 @@ def test_messages_that_expired_in_idle_queues_are_removed(empty: ContractStore) 
         assert empty.listed(queue) == ["stays"]
 
 
+def test_sweep_of_a_large_queue_tells_each_step(empty: ContractStore) -> None:
+    empty.post_many(350, ttl=60)
+    empty.clock.tick(61)
+    steps: list[tuple[str, int]] = []
+    assert empty.driver.sweeper
+    for turn in (60, 0):
+        settled = empty.run(
+            empty.driver.sweeper.sweep(turn, lambda queue, more: steps.append((queue, more)))
+        )
+        assert sum(more for _, more in steps) == settled
+        assert len(steps) > 3 * bool(turn)
+        assert steps[-1] == ("q", 0)
+        steps.clear()
+
+
 def test_queues_of_every_project_are_swept(empty: ContractStore) -> None:
     projects = ["", "plain", "a/b", "{a}", "%", "ü"]
     for project in projects:

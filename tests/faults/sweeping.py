@@ -22,7 +22,9 @@ async def main(uri: str, most: int = sys.maxsize) -> None:
     assert driver.sweeper
     swept: list[str] = []
 
-    def on_progress(queue: str) -> None:
+    def on_progress(queue: str, more: int) -> None:
+        if more:
+            return
         swept.append(queue)
         if len(swept) == most:
             os.kill(os.getpid(), signal.SIGKILL)

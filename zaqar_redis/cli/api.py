@@ -221,11 +221,17 @@ class ApiClient:
             unavailable.update(page["unavailable"])
             yield from page["queues"]
 
-    def list_linked(self, path: str, items: str, **query: object) -> Iterator[dict[str, Any]]:
-        """Yields every item of a listing whose pages may be short: it ends without a link."""
+    def list_linked(
+        self, path: str, items: str, on_page: Callable[[], object] = bool, **query: object
+    ) -> Iterator[dict[str, Any]]:
+        """Yields every item of a listing whose pages may be short: it ends without a link.
+
+        *on_page* is called for each page, which may have no items.
+        """
         marker: str | None = None
         while True:
             page = self.request("GET", path, marker=marker, limit=PAGE_SIZE, **query)
+            on_page()
             yield from page[items]
             if not page["links"]:
                 return

@@ -12,13 +12,16 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cliff.command import Command
 
 from zaqar_redis import rules
 from zaqar_redis.cli import target
 from zaqar_redis.cli.api import ApiClient, CommandFailed, open_api, print_warning
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 #: Variable of the environment: what the service authenticates its user by.
 TOKEN_VARIABLE = "ZAQAR_REDIS_TOKEN"  # noqa: S105  # a name
@@ -225,6 +228,13 @@ def bounded_int(least: int, most: int) -> Callable[[str], int]:
         return int(given)
 
     return number
+
+
+def brief_progress(doing: str, unit: str) -> tqdm[Any]:
+    """Returns the display, on a terminal, of what is mostly done at once; it disappears."""
+    from tqdm import tqdm
+
+    return tqdm(unit=unit, desc=doing, leave=False, delay=1, disable=None)
 
 
 def check_folder(option: str, file: Path | None) -> None:

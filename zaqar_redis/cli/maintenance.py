@@ -44,15 +44,22 @@ class CheckStore(TargetCommand, Lister):
         if driver.checker is None:
             raise CommandFailed("The driver of this store has no check.")
         rows: list[Row] = []
-        with tqdm(unit=" queues", desc="checking") as progress:
-            messages = 0
-            async for checked in driver.checker.check(repair):
+        messages = entries = 0
+        # A queue may take long: the display is updated with every page.
+        with tqdm(unit=" queues", desc="checking", miniters=0) as progress:
+
+            def on_progress(queue: str, more: int) -> None:
+                nonlocal entries
+                entries += more
+                about = f"{messages} messages, {len(rows)} findings, {entries} entries read"
+                progress.set_postfix_str(about, refresh=False)
+                progress.update(0)
+
+            async for checked in driver.checker.check(repair, on_progress):
                 progress.update(checked.exists)
                 messages += checked.messages
-                progress.set_postfix_str(
-                    f"{messages} messages, {len(rows)} findings", refresh=False
-                )
                 rows += _rows(checked)
+                on_progress(checked.queue, 0)
                 self._damaged |= any(
                     finding.damage and not finding.mended for finding in checked.findings
                 )
@@ -74,8 +81,16 @@ def _rows(checked: CheckResult) -> list[Row]:
 
 
 async def _sweep(sweeper: Sweeper) -> int:
-    with tqdm(unit=" queues", desc="sweeping") as progress:
-        return await sweeper.sweep(0, lambda queue: progress.update(1))
+    swept = 0
+    with tqdm(unit=" queues", desc="sweeping", miniters=0) as progress:
+
+        def on_progress(queue: str, more: int) -> None:
+            nonlocal swept
+            swept += more
+            progress.set_postfix_str(f"{swept} messages and claims", refresh=False)
+            progress.update(not more)
+
+        return await sweeper.sweep(0, on_progress)
 
 
 class SweepStore(TargetCommand):

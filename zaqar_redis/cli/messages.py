@@ -28,6 +28,7 @@ from zaqar_redis.cli.base import (
     Row,
     Table,
     bounded_int,
+    brief_progress,
     table,
 )
 from zaqar_redis.cli.fitting import fit
@@ -269,7 +270,12 @@ class _Follower:
             self._marker = self._newest()
             return deque()
         # Listings only go forward: no request starts a number of messages before the end.
-        return deque(chain.from_iterable(iter(self._page, [])), most)
+        last = deque[Message](maxlen=most)
+        with brief_progress("reading", " messages") as progress:
+            while page := self._page():
+                last += page
+                progress.update(len(page))
+        return last
 
     def new_messages(self) -> Iterator[Message]:
         """Yields messages behind the ones that were read, without end."""

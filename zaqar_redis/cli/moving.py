@@ -7,7 +7,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -20,6 +20,7 @@ from zaqar_redis.cli.base import (
     Row,
     Table,
     bounded_int,
+    brief_progress,
     resource_name,
     table,
 )
@@ -67,13 +68,22 @@ class PeekMessage(FittedListCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        found = self.until_printed(self.open_api(parsed_args)).list_linked(
+        api = self.until_printed(self.open_api(parsed_args))
+        progress = self.until_printed(brief_progress("searching", " pages"))
+        found = api.list_linked(
             f"{self.path(parsed_args)}/peek",
             "messages",
+            on_page=lambda: progress.update(1),
             state=parsed_args.state,
             contains=parsed_args.contains,
         )
-        return table(_PEEKED, islice(found, parsed_args.limit), parsed_args)
+
+        def shown() -> Iterator[dict[str, Any]]:
+            for message in islice(found, parsed_args.limit):
+                progress.close()  # it may be on the line that the message is written to
+                yield message
+
+        return table(_PEEKED, shown(), parsed_args)
 
 
 class MovingCommand(QueueCommand, ShowOne):
@@ -99,7 +109,9 @@ class MovingCommand(QueueCommand, ShowOne):
         target: str = parsed.target
         return target
 
-    def ids(self, api: ApiClient, parsed: argparse.Namespace) -> Iterator[str]:
+    def ids(
+        self, api: ApiClient, parsed: argparse.Namespace, on_page: Callable[[], object]
+    ) -> Iterator[str]:
         """Yields what to move, oldest first; not what comes while the command runs."""
         stats = api.request("GET", f"{self.path(parsed)}/stats")["messages"]
         if "newest" not in stats:
@@ -110,6 +122,7 @@ class MovingCommand(QueueCommand, ShowOne):
         found = api.list_linked(
             f"{self.path(parsed)}/peek",
             "messages",
+            on_page=on_page,
             state=None if self.copies else "free",
             contains=parsed.contains,
         )
@@ -126,7 +139,7 @@ class MovingCommand(QueueCommand, ShowOne):
         self.missing_origins: Counter[str] = Counter()
         try:
             with self.open_api(parsed_args) as api:
-                self._move(api, parsed_args, self.ids(api, parsed_args))
+                self._move(api, parsed_args)
         except BaseException:  # Ctrl-C too: what is done is done, and the rest can be done later
             print_warning(
                 f"{self._summary()} before it ended. Run the same command again to go on: none is "
@@ -142,15 +155,17 @@ class MovingCommand(QueueCommand, ShowOne):
         done = "copied" if self.copies else "moved"
         return f"{self.counts[_MOVED]} messages {done}, {self.counts[_LEFT]} left"
 
-    def _move(self, api: ApiClient, parsed: argparse.Namespace, ids: Iterable[str]) -> None:
+    def _move(self, api: ApiClient, parsed: argparse.Namespace) -> None:
         pace = RateLimiter(parsed.rate)
         document: dict[str, Any] = {"queue": self.target_of(parsed), "copy": self.copies}
         # A second's worth at most, so that a low rate is not bursty.
         size = min(PAGE_SIZE, max(1, int(parsed.rate or PAGE_SIZE)))
         most = parsed.limit or sys.maxsize
         doing = "copying" if self.copies else "moving"
-        with tqdm(unit=" messages", desc=doing, total=self._total(api, parsed)) as progress:
-            ids = iter(ids)
+        total = self._total(api, parsed)
+        # It may read many pages before it finds one: the display is updated with each.
+        with tqdm(unit=" messages", desc=doing, total=total, miniters=0) as progress:
+            ids = self.ids(api, parsed, lambda: progress.update(0))
             while chunk := list(islice(ids, min(size, most - self.counts[_MOVED]))):
                 pace.wait()
                 answer = api.request("POST", f"{self.path(parsed)}/move", document | {"ids": chunk})
@@ -186,11 +201,13 @@ class MoveMessage(MovingCommand):
         parser.add_argument("message", nargs="*", help="ids (all free messages)")
         return parser
 
-    def ids(self, api: ApiClient, parsed: argparse.Namespace) -> Iterator[str]:
+    def ids(
+        self, api: ApiClient, parsed: argparse.Namespace, on_page: Callable[[], object]
+    ) -> Iterator[str]:
         if parsed.message:
             yield from parsed.message
         else:
-            yield from super().ids(api, parsed)
+            yield from super().ids(api, parsed, on_page)
 
 
 class CopyMessage(MoveMessage):

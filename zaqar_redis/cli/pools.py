@@ -169,7 +169,7 @@ def _wait_until_moved(
 ) -> None:
     """Shows how many queues are left until none is.  Raises CommandFailed when some stay."""
     left, stayed = poll()
-    with tqdm(total=left, unit="queue", desc=what) as progress:
+    with tqdm(total=left, unit="queue", desc=what, miniters=0) as progress:
         while left > stayed["queues"]:
             # Without a service, this process moves them while it sleeps.
             api.sleep(_POLL_INTERVAL_SECONDS)

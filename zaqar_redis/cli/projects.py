@@ -23,8 +23,11 @@ class ListProject(TargetCommand, Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         from zaqar_redis.cli import stores
 
-        with stores.open_store(parsed_args, self.target) as (driver, runner):
-            found = runner.run(stores.count_queues, driver)
+        with (
+            stores.open_store(parsed_args, self.target) as (driver, runner),
+            tqdm(unit=" queues", desc="counting") as progress,
+        ):
+            found = runner.run(stores.count_queues, driver, progress.update)
         if not found.is_complete:
             raise CommandFailed("a store of the service is not available, or lists no projects")
         return ("project", "queues"), sorted(found.queues.items())
@@ -39,10 +42,10 @@ class ShowProjectStats(ApiCommand, ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         sums: dict[str, Any] = {"queues": 0, **dict.fromkeys(_COUNTS, 0), "oldest_age": None}
         with self.open_api(parsed_args) as api:
-            names = [queue["name"] for queue in api.list_items("/queues", "queues")]
-            for name in tqdm(names, unit=" queues", desc="reading"):
+            queues = api.list_items("/queues", "queues")
+            for queue in tqdm(queues, unit=" queues", desc="reading"):
                 try:
-                    document = api.queue_stats(name)
+                    document = api.queue_stats(queue["name"])
                 except Missing:  # it was deleted since
                     continue
                 sums["queues"] += 1

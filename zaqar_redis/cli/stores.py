@@ -243,7 +243,7 @@ class ProjectCount:
     is_complete: bool = True
 
 
-async def count_queues(driver: Driver) -> ProjectCount:
+async def count_queues(driver: Driver, on_progress: Callable[[int], object]) -> ProjectCount:
     """Counts the queues of each project in all stores of a driver.  Raises StoreUnavailable."""
     found = ProjectCount()
     stores = await driver.stores() if isinstance(driver, PooledDriver) else {"": driver}
@@ -253,4 +253,5 @@ async def count_queues(driver: Driver) -> ProjectCount:
             continue
         async for project, names in store.ownership.content():
             found.queues[project] += len(names)
+            on_progress(len(names))
     return found

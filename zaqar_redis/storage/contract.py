@@ -227,8 +227,12 @@ class Claims(Protocol):
         """Releases the messages that the claim still holds.  Idempotent."""
 
 
-#: Called with a queue's name; what it returns does not matter.
-ProgressCallback = Callable[[str], object]
+#: Called with a queue's name, and how many more of its items are done.
+ProgressCallback = Callable[[str, int], None]
+
+
+def no_progress(queue: str, more: int) -> None:
+    """The progress of what nobody watches."""
 
 
 class Sweeper(Protocol):
@@ -238,7 +242,7 @@ class Sweeper(Protocol):
         """Sweeps the queues that are due, unless another process did within *turn* seconds.
 
         *turn* is the length of a round; 0: sweeps every queue, due or not, whoever else
-        does.  *on_progress* is called with the name of each finished queue.
+        does.  *on_progress* is called after each step; with 0 when a queue is finished.
 
         Returns how much was settled.
         """
@@ -247,11 +251,14 @@ class Sweeper(Protocol):
 class Checker(Protocol):
     """Checks a store, for stores whose content can be checked."""
 
-    def check(self, repair: bool) -> AsyncIterator[CheckResult]:
+    def check(
+        self, repair: bool, on_progress: ProgressCallback = no_progress
+    ) -> AsyncIterator[CheckResult]:
         """Reads everything, and with *repair* repairs what can be repaired.
 
         Yields each queue, also unlisted ones, with its findings, and findings that belong
-        to no queue.  The store may be in use meanwhile.
+        to no queue.  The store may be in use meanwhile.  *on_progress* is called with each page of
+        a queue's entries.
         """
 
 

@@ -1,6 +1,6 @@
 -- Check that pending deliveries, their order, when they are due and their ends agree.
 --
--- Returns {where to go on or '0', {what, how often; of each finding}}.
+-- Returns {where to go on or '0', how many, {what, how often; of each finding}}.
 --#keys subscriptions pending pending_ids pending_due pending_ends delivery_lease move_lock
 --#args which cursor limit:number repair:flag
 -- which: name of one of these keys
@@ -63,4 +63,4 @@ for at = 1, #page[2], 2 do
         fix('ZREM', listing, id)
     end
 end
-return {page[1], findings()}
+return {page[1], #page[2] / 2, findings()}

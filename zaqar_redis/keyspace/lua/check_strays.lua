@@ -1,7 +1,9 @@
 -- Check that every entry about a message is about one that the queue has.
 --
 -- A body without its message is one that was posted and got lost: it is restored. All
--- other entries are removed. Returns {where to go on or '0', {what, how often; of each finding}}.
+-- other entries are removed.
+--
+-- Returns {where to go on or '0', how many, {what, how often; of each finding}}.
 --#keys @message move_lock
 --#args which cursor limit:number repair:flag
 -- which: name of one of these keys
@@ -43,4 +45,4 @@ for at = 1, #page[2], 2 do
         end
     end
 end
-return {page[1], findings()}
+return {page[1], #page[2] / 2, findings()}

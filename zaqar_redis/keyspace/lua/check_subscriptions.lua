@@ -1,6 +1,6 @@
 -- Check that subscriptions, their subscribers, their order and their ends agree.
 --
--- Returns {where to go on or '0', {what, how often; of each finding}}.
+-- Returns {where to go on or '0', how many, {what, how often; of each finding}}.
 --#keys subscriptions subscribers subscription_ids subscription_ends move_lock
 --#args which cursor limit:number repair:flag
 -- which: name of one of these keys
@@ -59,4 +59,4 @@ for at = 1, #page[2], 2 do
         check_id(ids, page[2][at])
     end
 end
-return {page[1], findings()}
+return {page[1], #page[2] / 2, findings()}

@@ -1,6 +1,6 @@
 -- Check that everything that expires has an expiry time, and every expiry time its thing.
 --
--- Returns {where to go on or '0', {what, how often; of each finding}}.
+-- Returns {where to go on or '0', how many, {what, how often; of each finding}}.
 --#keys terms things move_lock
 --#args side cursor limit:number repair:flag
 -- side: 'terms' or 'things': which to go through
@@ -19,4 +19,4 @@ for at = 1, #page[2], 2 do
         end
     end
 end
-return {page[1], findings()}
+return {page[1], #page[2] / 2, findings()}

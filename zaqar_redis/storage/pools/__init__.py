@@ -11,7 +11,7 @@ from typing import Any
 
 from zaqar_redis import errors
 from zaqar_redis.pool_records import CatalogueEntry, Pool
-from zaqar_redis.storage.contract import Driver, PostDeadLetter, ProgressCallback
+from zaqar_redis.storage.contract import Driver, PostDeadLetter, ProgressCallback, no_progress
 from zaqar_redis.storage.control import DEFAULT_POOL, Control
 from zaqar_redis.storage.load import load, load_control
 from zaqar_redis.storage.move.mover import Mover
@@ -180,7 +180,7 @@ class PooledDriver:
                     found[name] = await driver.identity()
         return found
 
-    async def sweep(self, turn: float, on_progress: ProgressCallback = str) -> int:
+    async def sweep(self, turn: float, on_progress: ProgressCallback = no_progress) -> int:
         """Sweeps every store that answers, and forgets queues deleted a while ago."""
         settled = 0
         for name in (DEFAULT_POOL, *await self.router.stores.pools()):

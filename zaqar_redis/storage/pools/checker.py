@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from zaqar_redis import errors
 from zaqar_redis.check_records import CheckResult, Finding
 from zaqar_redis.records import LockKind
-from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.contract import Driver, ProgressCallback, no_progress
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.move.mover import Mover
 from zaqar_redis.storage.pools.pool_stores import Route
@@ -26,7 +26,9 @@ class PooledChecker:
         self._mover = mover
         self._catalogue = router.control.catalogue
 
-    async def check(self, repair: bool) -> AsyncIterator[CheckResult]:
+    async def check(
+        self, repair: bool, on_progress: ProgressCallback = no_progress
+    ) -> AsyncIterator[CheckResult]:
         """Checks all stores; one that is unavailable is a finding.
 
         Raises StoreUnavailable when the control store is unavailable.
@@ -44,7 +46,7 @@ class PooledChecker:
             for name in names:
                 try:
                     store = await self._router.stores.get(name)
-                    async for checked in self._store(store, repair, catalogued):
+                    async for checked in self._store(store, repair, catalogued, on_progress):
                         yield checked
                 except errors.Unavailable as why:
                     yield CheckResult(store=name, findings=(Finding(what=why.text),))
@@ -58,7 +60,11 @@ class PooledChecker:
             yield CheckResult(placed.project, placed.queue, placed.pool, findings=(finding,))
 
     async def _store(
-        self, store: Route[Driver], repair: bool, catalogued: bool
+        self,
+        store: Route[Driver],
+        repair: bool,
+        catalogued: bool,
+        on_progress: ProgressCallback,
     ) -> AsyncIterator[CheckResult]:
         """Checks one store.
 
@@ -67,7 +73,7 @@ class PooledChecker:
         checker = store.driver.checker
         if checker is None:
             return
-        async for checked in checker.check(repair):
+        async for checked in checker.check(repair, on_progress):
             found = checked
             if checked.queue and (checked.exists or checked.move_lock):
                 finding = await self._misplaced(store, checked, repair, catalogued)

@@ -9,7 +9,8 @@ left behind that died comes from this service, and is harmless.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from zaqar_redis import errors
@@ -19,6 +20,7 @@ from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Script
 from zaqar_redis.records import LockKind, MoveLock
+from zaqar_redis.storage.contract import ProgressCallback, no_progress
 from zaqar_redis.storage.redis import identity
 from zaqar_redis.storage.redis.queues import RedisQueues
 from zaqar_redis.storage.redis.scanning import scan
@@ -74,7 +76,9 @@ class RedisChecker:
         self._queues = queues
         self._now = now
 
-    async def check(self, repair: bool) -> AsyncIterator[CheckResult]:
+    async def check(
+        self, repair: bool, on_progress: ProgressCallback = no_progress
+    ) -> AsyncIterator[CheckResult]:
         """Yields every queue with its findings, and unnamed those that belong to no queue."""
         lost: set[bytes] = set()
         async for page in scan(self._client, keys.EVERYTHING, _SCAN):
@@ -87,7 +91,7 @@ class RedisChecker:
                     continue
                 if not has_queue_key:
                     lost.add(tag)
-                checked = await self._checked(project, queue, repair)
+                checked = await self._checked(project, queue, repair, on_progress)
                 if checked is not None:
                     yield checked
             for key in page:
@@ -102,7 +106,9 @@ class RedisChecker:
     async def _exists(self, project: str, queue: str) -> bool:
         return bool(await self._client.command("EXISTS", keys.of_queue(project, queue).queue))
 
-    async def _checked(self, project: str, queue: str, repair: bool) -> CheckResult | None:
+    async def _checked(
+        self, project: str, queue: str, repair: bool, on_progress: ProgressCallback
+    ) -> CheckResult | None:
         """Returns a checked queue; None: it does not exist any more."""
         of_queue = keys.of_queue(project, queue)
         move_lock, exists, *wrong = await self._client.call(_KINDS(of_queue))
@@ -116,7 +122,7 @@ class RedisChecker:
             what = f"these keys are not of their type: {b', '.join(wrong).decode()}"
             return checked.with_(Finding(what=what))
         try:
-            messages, found = await self._content(of_queue, repair)
+            messages, found = await self._content(of_queue, repair, partial(on_progress, queue))
             if exists:
                 found += await self._listed(project, queue, repair)
         except errors.MoveLocked:
@@ -125,7 +131,9 @@ class RedisChecker:
             return checked.with_(Finding(what="it is being moved, and was not read", damage=False))
         return checked.with_(*found, messages=messages)
 
-    async def _content(self, of_queue: keys.QueueKeys, repair: bool) -> tuple[int, list[Finding]]:
+    async def _content(
+        self, of_queue: keys.QueueKeys, repair: bool, on_page: Callable[[int], None]
+    ) -> tuple[int, list[Finding]]:
         call = self._client.call
         found: Counter[str] = Counter()
         flag = int(repair)
@@ -134,8 +142,9 @@ class RedisChecker:
             cursor: Any = b"0"
             while True:
                 request = script(of, cursor=cursor, limit=_PAGE, repair=flag, **what)
-                cursor, counts = await call(request)
+                cursor, number, counts = await call(request)
                 _count(found, counts)
+                on_page(number)
                 if cursor == b"0":
                     return
 
@@ -147,6 +156,7 @@ class RedisChecker:
             )
             messages += number
             _count(found, counts)
+            on_page(number)
         for which in _PARTS[1:]:
             await scan(_STRAYS, of_queue, which=which)
         for names in _TERM_KEYS:

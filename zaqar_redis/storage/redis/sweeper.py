@@ -24,7 +24,7 @@ from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys, slot_indexes
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Call, Script
-from zaqar_redis.storage.contract import ProgressCallback
+from zaqar_redis.storage.contract import ProgressCallback, no_progress
 from zaqar_redis.storage.redis.messages import RedisMessages
 from zaqar_redis.storage.redis.queues import RedisQueues
 from zaqar_redis.storage.redis.scanning import scan
@@ -54,7 +54,7 @@ class RedisSweeper:
         self._messages = messages
         self._now = now
 
-    async def sweep(self, turn: float, on_progress: ProgressCallback = str) -> int:
+    async def sweep(self, turn: float, on_progress: ProgressCallback = no_progress) -> int:
         if not turn:
             return await self._sweep_listed(on_progress) + await self._sweep_due(0, on_progress)
         if await self._client.call(take_turn(keys.SWEEPER, turn)):
@@ -90,8 +90,11 @@ class RedisSweeper:
             begun = time.monotonic()
             steps = await asyncio.gather(*map(self._sweep_step, entries))
             for entry, step in zip(entries, steps, strict=True):
+                _, queue = keys.queue_of(entry)
+                if step:
+                    on_progress(queue, step)
                 if step < _STEP:
-                    on_progress(keys.queue_of(entry)[1])
+                    on_progress(queue, 0)
                 else:
                     unfinished.append(entry)
             settled += sum(steps)
@@ -125,7 +128,8 @@ class RedisSweeper:
                         project, queue.name, self._messages.move_exhausted
                     ):
                         settled += step
-                on_progress(queue.name)
+                        on_progress(queue.name, step)
+                on_progress(queue.name, 0)
             if len(page.items) < _PAGE:
                 return settled
             after = page.marker
