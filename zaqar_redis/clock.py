@@ -20,6 +20,11 @@ def process() -> int:
     return round(time.time() * 1000)
 
 
+def age(now: int, since: int) -> int:
+    """Returns how many whole seconds ago *since* was; 0 when the clock was set back behind it."""
+    return (now - since) // 1000 if now > since else 0
+
+
 def later(moment: datetime, seconds: int) -> datetime:
     """Returns the time *seconds* after another; at most the last that Python has, of year 9999."""
     try:

@@ -287,3 +287,22 @@ def test_checker_finds_no_damage_after_subscription_changes(real: ContractStore)
     new_subscription(real)
     assert findings(real) == []
     real.reset()
+
+
+def test_ages_are_zero_while_the_clock_is_behind_what_it_was(store: ContractStore) -> None:
+    id = new_subscription(store)
+    store.post("a", "b")
+    claim = store.claim(1, ttl=600).claim_id
+    store.clock.tick(-3600)
+    subscription = get(store, id)
+    held = store.run(store.driver.claims.get(store.project, "q", claim or ""))
+    oldest = store.stats().oldest
+    assert subscription
+    assert held
+    assert oldest
+    assert (subscription.age, held.age, held.messages[0].age, oldest.age) == (0, 0, 0, 0)
+    assert [message.age for message in store.page().items] == [0]
+    assert [each.message.age for each in store.peek().items] == [0, 0]
+    assert [each.age for each in store.claims().items] == [0]
+    store.clock.tick(3600 + 30)
+    assert [each.age for each in store.claims().items] == [30]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from zaqar_redis import clock
 from zaqar_redis.figures import Alarm, FailingSubscriptions, QueueFigures
 from zaqar_redis.rules import described
 
@@ -66,7 +67,7 @@ class QueueAlarms:
         if holder != figures.holder:
             since = figures.held_since
         self._held[queue] = figures.holder, since
-        seconds = (figures.at - since) // 1000
+        seconds = clock.age(figures.at, since)
         if seconds >= self._stuck_after:
             self._raise(
                 queue,
@@ -111,8 +112,8 @@ class QueueAlarms:
         self._raise(
             queue,
             f"Subscription {failing.id} of {described(queue[1])} has got nothing for "
-            f"{duration((at - failing.since) / 1000)}; the last attempt failed "
-            f"{duration(max(0, at - failing.failed_at) / 1000)} ago: {failing.error}.{more}",
+            f"{duration(clock.age(at, failing.since))}; the last attempt failed "
+            f"{duration(clock.age(at, failing.failed_at))} ago: {failing.error}.{more}",
             "Mend the endpoint, or the way to it, and test it by `zaqar-redis subscription test`; "
             "then `zaqar-redis subscription replay` sends what was given up. Delete the "
             "subscription if nobody needs it.",

@@ -180,7 +180,7 @@ class ControlPlane:
             users=node.sessions.users,
             channels=len(counts),
             subscriptions=sum(counts.values()),
-            uptime=round(time.time() - node.started),
+            uptime=max(0, round(time.time() - node.started)),
             cpu=LOAD.cpu,
             memory=resident_memory(),
             loop_lag=LOAD.loop_lag,

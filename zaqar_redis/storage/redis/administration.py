@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from zaqar_redis import clock
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
@@ -78,7 +79,7 @@ class RedisAdministration:
                 ClaimSummary(
                     id.decode(),
                     ttl,
-                    (now - (ends - ttl * 1000)) // 1000,
+                    clock.age(now, ends - ttl * 1000),
                     held,
                     identity.given_client(client),
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from zaqar_redis import clock
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
@@ -66,7 +67,7 @@ class RedisClaims:
         return Claim(
             id=known,
             ttl=ttl,
-            age=(now - (int(lease) - ttl * 1000)) // 1000,
+            age=clock.age(now, int(lease) - ttl * 1000),
             messages=tuple(decoding.messages(now, epoch, flat)),
         )
 

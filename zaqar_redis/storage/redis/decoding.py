@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from zaqar_redis import clock
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import Message, MessageCounters
 from zaqar_redis.storage.redis import identity
@@ -62,7 +63,7 @@ def message(now: int, prefix: str, rank: int, stored: bytes, hold: bytes | None)
     return Message(
         identity.message_id(prefix, rank),
         rank,
-        (now - created) // 1000,
+        clock.age(now, created),
         ttl,
         body,
         created,

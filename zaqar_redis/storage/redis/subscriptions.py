@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from zaqar_redis import errors, rules
+from zaqar_redis import clock, errors, rules
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
@@ -130,7 +130,7 @@ def _subscription(queue: str, id: str, now: int, ends: int, record: bytes) -> Su
         source=queue,
         subscriber=subscriber.decode(),
         ttl=int(ttl),
-        age=(now - ends) // 1000 + int(ttl),
+        age=clock.age(now, ends - int(ttl) * 1000),
         options=msgspec.json.decode(options),
         confirmed=confirmed == b"1",
         paused=bool(paused),
