@@ -254,3 +254,24 @@ def test_passwords_are_not_printed(
             outcome = in_process.run(*words)
             assert "geheim" not in outcome.stdout + outcome.stderr
             assert "ann:***@127.0.0.1:1" in outcome.stdout + outcome.stderr
+
+
+def test_project_with_letters_of_latin1_is_the_same_for_service_and_store() -> None:
+    with servers.redis_server() as redis, servers.service(redis.uri) as service:
+        shells = [CommandLine(["--url", service.url]), CommandLine(["--storage", redis.uri])]
+        for number, each in enumerate(shells):
+            each.done("message", "post", "q", str(number), "--project", "ünï")
+        assert shells[1].shown("project", "list") == [{"project": "ünï", "queues": 1}]
+        for each in shells:
+            listed = each.shown("message", "list", "q", "--project", "ünï")
+            assert [message["body"] for message in listed] == [0, 1]
+
+
+@pytest.mark.parametrize("option", ["--project", "--token", "--client-id", "--api-key"])
+def test_option_that_no_header_can_carry_is_refused(in_process: CommandLine, option: str) -> None:
+    command = ("channel", "list") if option == "--api-key" else ("queue", "list")
+    for text, why in (("日本", "'日' is neither"), ("a\nb", "no control"), ("a ", "no spaces")):
+        usage = in_process.run(*command, "--url", NOWHERE, option, text)
+        assert (usage.returncode, usage.stdout) == (2, "")
+        assert f"argument {option}: " in usage.stderr
+        assert why in " ".join(usage.stderr.split())

@@ -307,11 +307,13 @@ def open_api(
         headers["X-Project-ID"] = parsed.project
     if channels and parsed.api_key:
         headers["X-API-Key"] = parsed.api_key
+    # httpx takes texts of ASCII only; `base.header_value` has checked these.
+    sent = {name: value.encode("latin-1") for name, value in headers.items()}
     httpx = _import_httpx()
     if command_target.url:
         with httpx.Client(
             base_url=command_target.url,
-            headers=headers,
+            headers=sent,
             timeout=_REQUEST_TIMEOUT_SECONDS,
             verify=_trusted(command_target.url, parsed.ca_file),
         ) as client:
@@ -322,7 +324,7 @@ def open_api(
     with stores.in_process(parsed, command_target, needs) as (transport, sleep):
         client = httpx.Client(
             base_url="http://store",
-            headers=headers,
+            headers=sent,
             timeout=_REQUEST_TIMEOUT_SECONDS,
             transport=transport,
         )

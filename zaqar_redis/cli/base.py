@@ -138,10 +138,12 @@ class ApiCommand(TargetCommand):
         target_options = super().target_options(parser)
         target_options.add_argument(
             "--project",
+            type=header_value,
             help="project of the queues and channels (that of the token; without one, default)",
         )
         target_options.add_argument(
             "--token",
+            type=header_value,
             default=os.environ.get(TOKEN_VARIABLE, ""),
             help=f"access key or token for the service ({TOKEN_VARIABLE})",
         )
@@ -154,6 +156,7 @@ class ApiCommand(TargetCommand):
         )
         target_options.add_argument(
             "--client-id",
+            type=header_value,
             default=str(uuid.uuid4()),
             metavar="UUID",
             help="sent as Client-ID (a random one)",
@@ -248,6 +251,21 @@ def check_folder(option: str, file: Path | None) -> None:
         raise CommandFailed(f"{option} {file}: that is a folder; name a file")
     if not os.access(file if file.exists() else folder, os.W_OK):
         raise CommandFailed(f"{option} {file}: you may not write there")
+
+
+def header_value(text: str) -> str:
+    """Checks an argument that is sent as a header.  HTTP has Latin-1 for what is not ASCII."""
+    try:
+        sent = text.encode("latin-1")
+    except UnicodeEncodeError as error:
+        raise argparse.ArgumentTypeError(
+            f"headers of HTTP have ASCII and Latin-1 only, and {text[error.start]!r} is neither"
+        ) from error
+    if text != text.strip() or any(byte < 32 or byte == 127 for byte in sent):
+        raise argparse.ArgumentTypeError(
+            "headers of HTTP have no control characters, and no spaces at their ends"
+        )
+    return text
 
 
 def json_object(text: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from zaqar_redis.cli.base import (
     Row,
     Table,
     bounded_int,
+    header_value,
     table,
 )
 from zaqar_redis.cli.messages import parse_body
@@ -59,6 +60,7 @@ class ServerApiCommand(ApiCommand):
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--api-key",
+            type=header_value,
             default=os.environ.get(_KEY, ""),
             metavar="KEY",
             help=f"of the service at --url; in the variable {_KEY} it is not in process lists",
