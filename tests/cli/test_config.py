@@ -195,12 +195,18 @@ def test_config_check_accepts_a_valid_configuration(
 
 def test_config_check_names_what_is_open(in_process: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "zaqar_redis.conf"
-    file.write_text("[channels]\ntoken_any_project = yes\napi_insecure = yes\n")
+    file.write_text(
+        "[channels]\ntoken_any_project = yes\napi_insecure = yes\ntoken_hmac_secret_key = short\n"
+    )
     first, *found = in_process.done("config", "check", "--config-file", str(file)).splitlines()
     assert first == f"{file}: no problems found"
     named = [line.partition(":")[0::2] for line in found]
     assert [(severity, text.split(":")[0].strip()) for severity, text in named] == [
         ("critical", "[channels] api_insecure"),
+        (
+            "warning",
+            "[channels] token_hmac_secret_key has 5 bytes, and HS256 wants 32 at least",
+        ),
         ("warning", "[channels] token_any_project"),
     ]
 

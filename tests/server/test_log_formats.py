@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import signal
+import subprocess
+import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import jwt
 import pytest
 
 from tests.support import servers
@@ -111,6 +116,32 @@ def test_log_has_no_secrets(service: servers.RunningService, project: str) -> No
     servers.wait_for(lambda: accesses(service, last) != [], "the last line")
     text = service.log.read_text()
     assert [secret for secret in _SECRETS if secret in text] == []
+
+
+def test_short_key_of_tokens_is_named_once(service: servers.RunningService) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        token = jwt.encode({"sub": "ann"}, "geheim-key", algorithm="HS256")
+    url = f"{service.url}/connection/uni_http_stream"
+    with httpx.stream("POST", url, json={"token": token}, timeout=60) as connected:
+        assert "connect" in next(connected.iter_lines())
+    about = [line for line in lines(service) if line.get("action") == "short_key"]
+    assert [line["level"] for line in about] == ["warning"]
+    assert "[channels] token_hmac_secret_key has 10 bytes" in about[0]["message"]
+    assert "HMAC key is" not in service.log.read_text()
+
+
+def test_warnings_of_libraries_have_the_format() -> None:
+    program = (
+        "import warnings\n"
+        "from zaqar_redis.cli import service_log\n"
+        "from zaqar_redis.conf.groups import ProcessSettings\n"
+        "service_log.start(None, ProcessSettings())\n"
+        "warnings.warn('it is old', stacklevel=1)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    [line] = found.stderr.decode().splitlines()
+    assert re.match(r"\[.*\] \[\d+\] \[WARNING\] UserWarning: it is old \(", line)
 
 
 def test_lines_of_all_libraries_have_the_format(service: servers.RunningService) -> None:

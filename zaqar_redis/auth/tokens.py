@@ -11,7 +11,7 @@ import base64
 import binascii
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import jwt
@@ -28,6 +28,8 @@ LOG = logging.getLogger(__name__)
 
 #: Algorithms, by the type of their keys.
 _HMAC = ("HS256", "HS384", "HS512")
+#: Bytes of a key that HS256 is as safe with as it can be.
+_HMAC_KEY_MIN = 32
 _RSA = ("RS256", "RS384", "RS512")
 _ECDSA = ("ES256", "ES384", "ES512")
 _EDDSA = ("EdDSA",)
@@ -81,6 +83,24 @@ class TokenSettings(msgspec.Struct, frozen=True, rename=lambda field: f"token_{f
     roles_claim: Annotated[
         str, "The claim that lists the roles of the user, for messages to a role."
     ] = "roles"
+
+
+def short_keys(settings: TokenSettings) -> Iterator[tuple[str, str]]:
+    """Yields what is wrong with a key of tokens, and what to do.  RFC 7518, section 3.2."""
+    remedies = {
+        "hmac_secret_key": "Set a longer one, e.g. of `openssl rand -hex 32`, here and where "
+        "tokens are signed; token_hmac_previous_secret_key lets tokens by the old one go on",
+        "hmac_previous_secret_key": "Remove it when tokens by it have expired",
+    }
+    for name, remedy in remedies.items():
+        key = getattr(settings, name)
+        size = len(key.encode() if isinstance(key, str) else key or b"")
+        if 0 < size < _HMAC_KEY_MIN:
+            yield (
+                f"[channels] token_{name} has {size} bytes, and HS256 wants {_HMAC_KEY_MIN} at "
+                "least: a short key can be guessed from a token",
+                remedy,
+            )
 
 
 class SubscriptionGrant(msgspec.Struct, frozen=True):

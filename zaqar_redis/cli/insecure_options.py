@@ -9,7 +9,7 @@ from oslo_config import cfg
 
 from zaqar_redis import conf as configuration
 from zaqar_redis.api.channels.server import ServerApiSettings
-from zaqar_redis.auth.tokens import TokenSettings
+from zaqar_redis.auth.tokens import TokenSettings, short_keys
 from zaqar_redis.conf.groups import AuthSettings, ChannelsSettings, ListenSettings
 from zaqar_redis.figures import Severity
 from zaqar_redis.realtime.session.context import SessionSettings
@@ -48,7 +48,10 @@ def insecure_options(conf: cfg.ConfigOpts) -> Iterator[tuple[Severity, str, str]
             "[channels] insecure: clients connect without a token.",
             "Give them tokens, or a proxy.",
         )
-    if configuration.settings(conf, TokenSettings).any_project:
+    tokens = configuration.settings(conf, TokenSettings)
+    for what, remedy in short_keys(tokens):
+        yield "warning", f"{what}.", f"{remedy}."
+    if tokens.any_project:
         yield (
             "warning",
             "[channels] token_any_project: whoever has a key of tokens reads and uses the channels "

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -23,6 +24,7 @@ from zaqar_redis.api.app import App
 from zaqar_redis.api.server.flags import SharedFlag
 from zaqar_redis.api.server.master import Master
 from zaqar_redis.auth.audit import AuditLog, AuditSettings
+from zaqar_redis.auth.tokens import TokenSettings, short_keys
 from zaqar_redis.cli import service_factory, service_log, service_options
 from zaqar_redis.cli.base import ShellCommand
 from zaqar_redis.conf.groups import (
@@ -167,6 +169,10 @@ class ServicePlanner:
             asyncio.run(_check_stores(create(), channel_stores, uri, adopt))
         settings = service_factory.settings(conf)
         channels = service_factory.channels(conf, uri)
+        for what, remedy in short_keys(configuration.settings(conf, TokenSettings)):
+            LOG.warning("%s. %s", what, remedy, extra={"action": "short_key"})
+            # PyJWT would say so in each worker, and cannot name the option.
+            warnings.filterwarnings("ignore", "The HMAC key is ")
         create_tracing = service_factory.tracing(conf)
         audit = configuration.settings(conf, AuditSettings)
         listen = configuration.settings(conf, ListenSettings)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
@@ -74,6 +75,17 @@ def _one_line(text: str) -> str:
     return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
+def _about_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """Returns the text of a warning of Python, without the line of code that Python adds."""
+    return f"{category.__name__}: {message} ({filename}:{lineno})"
+
+
 _FORMATS: Mapping[str, type[logging.Formatter]] = {"plain": TextFormatter, "json": JsonFormatter}
 
 
@@ -115,5 +127,8 @@ def start(conf: cfg.ConfigOpts, process: ProcessSettings) -> None:
         handler = logging.StreamHandler()
         handler.setFormatter(_FORMATS[process.log_format]())
         logging.basicConfig(level=process.log_level.upper(), handlers=[handler], force=True)
+    # What libraries warn of goes to the logger py.warnings, not to standard error.
+    warnings.formatwarning = _about_warning
+    logging.captureWarnings(True)
     access_log.LOG.setLevel(logging.INFO)  # an option of its own says whether it is written
     _LEVELS.set(dict(each.split("=") for each in process.log_levels))
