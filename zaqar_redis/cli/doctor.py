@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,13 +22,14 @@ from zaqar_redis.cli.api import quiet_logging
 from zaqar_redis.cli.base import Row, Table, TargetCommand
 from zaqar_redis.cli.config import SECRET_URIS
 from zaqar_redis.cli.insecure_options import insecure_options
+from zaqar_redis.cli.stores import Installation, NamedStore
 from zaqar_redis.conf import environment
 from zaqar_redis.figures import Alarm, Severity
 from zaqar_redis.keyspace import uris
 from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.runner import Runner
 from zaqar_redis.service.alarms import sort_alarms, store_alarms
-from zaqar_redis.service.stores import ask_driver
+from zaqar_redis.service.stores import StoreReport, ask_driver
 from zaqar_redis.storage.load import load
 
 #: Exit codes by the worst finding.
@@ -55,20 +57,44 @@ class Doctor(TargetCommand, Lister):
             self.exit_code = _CODES[found[0].severity]
         return ("severity", "where", "what", "remedy"), [_row(each) for each in found]
 
-    def _stores(self, conf: cfg.ConfigOpts) -> Iterator[Alarm]:
+    def _stores(self, conf: cfg.ConfigOpts) -> Sequence[Alarm]:
         try:
-            common = structs.asdict(configuration.settings(conf, BatchSettings))
             with stores.running_store(self.target) as uri, Runner() as runner:
-                for store in stores.named_stores(conf, uri):
-                    yield from _transport(store.name, store.uri)
-                    if urlsplit(store.uri).scheme != "memory":
-                        driver = load(store.uri, {**common, **store.options})
-                        with stores.started(driver, runner):
-                            report = runner.run(ask_driver, store.kind, store.name, driver)
-                        yield from store_alarms(report, store.largest)
-                yield from stores.queue_alarms(conf, uri)
+                return runner.run(_ask_all, conf, uri)
         except (errors.BadConfiguration, cfg.Error) as why:
-            yield Alarm("critical", str(self.target), errors.reason(why), "Mend the configuration.")
+            where, what = str(self.target), errors.reason(why)
+            return (Alarm("critical", where, what, "Mend the configuration."),)
+
+
+async def _ask_all(conf: cfg.ConfigOpts, uri: str) -> Sequence[Alarm]:
+    """Asks the stores side by side: however many are away, it takes as long as one of them."""
+    common = structs.asdict(configuration.settings(conf, BatchSettings))
+
+    async def ask(store: NamedStore) -> tuple[NamedStore, StoreReport | None]:
+        if urlsplit(store.uri).scheme == "memory":
+            return store, None
+        driver = load(store.uri, {**common, **store.options})
+        try:
+            await driver.start()
+            return store, await ask_driver(store.kind, store.name, driver)
+        finally:
+            await driver.close()
+
+    configured = [*stores.named_stores(conf, uri, Installation())]
+
+    async def ask_pools() -> tuple[Installation, Sequence[tuple[NamedStore, StoreReport | None]]]:
+        installation = await stores.read_installation(conf, uri)
+        pools = [*stores.named_stores(conf, uri, installation)][len(configured) :]
+        return installation, await asyncio.gather(*map(ask, pools))
+
+    (installation, of_pools), *reports = await asyncio.gather(ask_pools(), *map(ask, configured))
+    found: list[Alarm] = []
+    for store, report in (*reports, *of_pools):
+        found += _transport(store.name, store.uri)
+        largest = installation.largest.get(store.name, ()) if store.kind == "queues" else ()
+        if report is not None:
+            found += store_alarms(report, largest)
+    return [*found, *installation.alarms]
 
 
 def _transport(name: str, uri: str) -> Iterator[Alarm]:

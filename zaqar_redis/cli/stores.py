@@ -103,75 +103,55 @@ class NamedStore(NamedTuple):
     kind: StoreKind
     name: str
     uri: str
-    #: of a store of queues
-    largest: Sequence[LargeQueue]
     #: of a pool: settings of its driver that differ from those of all
     options: Mapping[str, Any]
 
 
-def named_stores(conf: cfg.ConfigOpts, uri: str) -> Iterator[NamedStore]:
-    """Yields the stores of the installation whose store is at *uri*, each Redis once.
+class Installation(NamedTuple):
+    """What the store of a service says of the installation."""
 
-    Without its pools, when these are not known because a store is away.  Raises BadConfiguration.
-    """
+    pools: Sequence[Pool] = ()
+    #: by name of the store
     largest: Mapping[str, Sequence[LargeQueue]] = {}
-    options: Mapping[str, Mapping[str, Any]] = {}
-    named: list[tuple[StoreKind, str, str]] = [("queues", DEFAULT_POOL, uri)]
+    #: what is wrong with queues and their subscriptions
+    alarms: Sequence[Alarm] = ()
+
+
+async def read_installation(conf: cfg.ConfigOpts, uri: str) -> Installation:
+    """Returns nothing when the store at *uri* is away.  Raises BadConfiguration."""
+    driver = service_factory.driver(conf, uri)()
+    if not isinstance(driver, PooledDriver):
+        return Installation()
+    try:
+        await driver.start()
+        pools, largest, alarms = await asyncio.gather(
+            driver.router.stores.pools(),
+            driver.control.histories.largest_queues(),
+            driver.control.histories.all_alarms(),
+        )
+    except errors.Unavailable:
+        return Installation()
+    finally:
+        await driver.close()
+    return Installation([*pools.values()], largest, [*of_projects(alarms)])
+
+
+def named_stores(
+    conf: cfg.ConfigOpts, uri: str, installation: Installation
+) -> Iterator[NamedStore]:
+    """Yields the stores of the installation whose store is at *uri*, each Redis once; its pools
+    last."""
+    named: list[tuple[StoreKind, str, str, Mapping[str, Any]]] = [("queues", DEFAULT_POOL, uri, {})]
     if control := configuration.settings(conf, StorageSettings).control_uri:
-        named.append(("control", "control", control))
+        named.append(("control", "control", control, {}))
     for number, each in enumerate(configuration.settings(conf, ChannelsSettings).uris, 1):
-        named.append(("channels", f"channels {number}", each))
-    with contextlib.suppress(errors.Unavailable), open_pools(conf, uri) as (pools, found):
-        named += [("queues", pool.name, pool.uri) for pool in pools]
-        largest, options = found, {pool.name: pool.options for pool in pools}
+        named.append(("channels", f"channels {number}", each, {}))
+    named += [("queues", pool.name, pool.uri, pool.options) for pool in installation.pools]
     seen = set()
-    for kind, name, each in named:
+    for kind, name, each, options in named:
         if (spelling := uris.canonical(each)) not in seen:
             seen.add(spelling)
-            its_largest = largest.get(name, ()) if kind == "queues" else ()
-            its_options = options.get(name, {}) if kind == "queues" else {}
-            yield NamedStore(kind, name, uris.to_redis_uri(each), its_largest, its_options)
-
-
-@contextlib.contextmanager
-def open_pools(
-    conf: cfg.ConfigOpts, uri: str
-) -> Iterator[tuple[Sequence[Pool], Mapping[str, Sequence[LargeQueue]]]]:
-    """Yields the pools of the store at *uri*, and the largest queues of each store by its name.
-
-    Raises BadConfiguration, Unavailable.
-    """
-    with Runner() as runner:
-        driver = service_factory.driver(conf, uri)()
-        if not isinstance(driver, PooledDriver):
-            yield (), {}
-            return
-        with started(driver, runner):
-            yield runner.run(_pools, driver)
-
-
-async def _pools(
-    driver: PooledDriver,
-) -> tuple[Sequence[Pool], Mapping[str, Sequence[LargeQueue]]]:
-    pools = await driver.router.stores.pools()
-    return [*pools.values()], await driver.control.histories.largest_queues()
-
-
-def queue_alarms(conf: cfg.ConfigOpts, uri: str) -> Sequence[Alarm]:
-    """Returns what the service at *uri* has found wrong with queues and their subscriptions.
-
-    Nothing, when its store is away.  Raises BadConfiguration.
-    """
-    with contextlib.suppress(errors.Unavailable), Runner() as runner:
-        driver = service_factory.driver(conf, uri)()
-        if isinstance(driver, PooledDriver):
-            with started(driver, runner):
-                return [*of_projects(runner.run(_alarms, driver))]
-    return ()
-
-
-async def _alarms(driver: PooledDriver) -> Mapping[str, Sequence[Alarm]]:
-    return await driver.control.histories.all_alarms()
+            yield NamedStore(kind, name, uris.to_redis_uri(each), options)
 
 
 @contextlib.contextmanager

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from cliff.lister import Lister
@@ -66,18 +67,19 @@ class UpgradeStores(TargetCommand, Lister):
         with stores.running_store(self.target) as uri, Runner() as runner:
             workers = _live_workers(conf, uri, runner)
             print_warning(f"workers: {_summary(workers)}")
-            with contextlib.ExitStack() as stack:
-                drivers = {}
-                for each in stores.named_stores(conf, uri):
-                    drivers[each.name] = load(each.uri, options)
-                    stack.enter_context(stores.started(drivers[each.name], runner))
-                rows = [runner.run(_look, name, each, workers) for name, each in drivers.items()]
+            installation = runner.run(stores.read_installation, conf, uri)
+            named = stores.named_stores(conf, uri, installation)
+            drivers = {each.name: load(each.uri, options) for each in named}
+            try:
+                rows = runner.run(_look_at_all, drivers, workers)
                 if any(row.first for row in rows):
                     self.exit_code = 1
                     print_warning("no store was marked: first do what the table says")
                 elif not parsed_args.check:
                     marked = sum([runner.run(_raise, driver) for driver in drivers.values()])
                     print_warning(_outcome(marked))
+            finally:
+                runner.run(_close, drivers.values())
         return StoreRow._fields, [*rows]
 
 
@@ -105,6 +107,22 @@ def _summary(workers: Sequence[WorkerRelease] | None) -> str:
         for each in workers
     )
     return ", ".join(f"{count} {what}" for what, count in sorted(found.items())) or "none"
+
+
+async def _look_at_all(
+    drivers: Mapping[str, Driver], workers: Sequence[WorkerRelease] | None
+) -> list[StoreRow]:
+    """Starts and looks at the stores side by side: some may be away."""
+
+    async def look(name: str) -> StoreRow:
+        await drivers[name].start()
+        return await _look(name, drivers[name], workers)
+
+    return await asyncio.gather(*map(look, drivers))
+
+
+async def _close(drivers: Iterable[Driver]) -> None:
+    await asyncio.gather(*(each.close() for each in drivers))
 
 
 async def _look(name: str, driver: Driver, workers: Sequence[WorkerRelease] | None) -> StoreRow:

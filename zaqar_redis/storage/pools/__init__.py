@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -173,11 +172,16 @@ class PooledDriver:
 
     async def identities(self) -> dict[str, str]:
         """Returns the identity of every store that answers, by name."""
+        opened = {name: each for name, each in (await self.stores()).items() if each is not None}
+        told = await asyncio.gather(
+            *(each.identity() for each in opened.values()), return_exceptions=True
+        )
         found = {}
-        for name, driver in (await self.stores()).items():
-            with contextlib.suppress(errors.Unavailable):
-                if driver is not None:
-                    found[name] = await driver.identity()
+        for name, identity in zip(opened, told, strict=True):
+            if isinstance(identity, str):
+                found[name] = identity
+            elif not isinstance(identity, errors.Unavailable):
+                raise identity
         return found
 
     async def sweep(self, turn: float, on_progress: ProgressCallback = no_progress) -> int:

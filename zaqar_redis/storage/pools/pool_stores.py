@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -140,12 +139,18 @@ class PoolStores(ComposedVerbs, Generic[StoreT]):
     @verb
     def drivers(self) -> Steps[list[StoreT]]:
         """Returns the drivers of the default pool, and of every other that can be opened."""
-        found = [self.default.driver]
-        for name in (yield from self._pools_by_name()):
-            with contextlib.suppress(errors.Unavailable, errors.BadConfiguration):
-                route = yield self.get(name)
-                found.append(route.driver)
-        return found
+        names = [*(yield from self._pools_by_name())]
+        # Side by side: to open one that is away takes as long as to connect.
+        found: list[StoreT | None] = yield [self._driver_or_none(name) for name in names]
+        return [self.default.driver, *(each for each in found if each is not None)]
+
+    @verb
+    def _driver_or_none(self, name: str) -> Steps[StoreT | None]:
+        try:
+            route: Route[StoreT] = yield self.get(name)
+        except (errors.Unavailable, errors.BadConfiguration):
+            return None
+        return route.driver
 
     @verb
     def pools(self) -> Steps[Mapping[str, Pool]]:
