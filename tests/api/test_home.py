@@ -50,7 +50,15 @@ def test_unknown_paths_answer_404_before_headers_are_checked(
 ) -> None:
     answer = http.get(service.url + path)
     assert answer.status_code == 404
-    assert answer.json() == {"title": "404 Not Found"}
+    assert answer.json()["title"] == "404 Not Found"
+    refused(answer, 404, f"There is nothing at {path}: ")
+
+
+@pytest.mark.parametrize("path", ["/v2/pools", "/v2/pools/p", "/v2/health", "/v2/quotas"])
+def test_path_of_operators_without_admin_mode_says_what_it_needs(
+    http: httpx.Client, service: servers.RunningService, path: str
+) -> None:
+    refused(http.get(service.url + path), 404, path, "operators", "--admin")
 
 
 HOME = {

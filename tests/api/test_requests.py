@@ -133,6 +133,9 @@ def test_unsupported_method_answers_405(api: ZaqarTestClient, method: str, path:
     assert answer.status_code == 405 if method != "TRACE" else answer.status_code in (400, 405)
     if answer.status_code == 405:
         assert answer.headers["Allow"]
+        if method != "HEAD":
+            assert answer.json()["title"] == "405 Method Not Allowed"
+            refused(answer, 405, f"/v2{path} does not take {method}", answer.headers["Allow"])
 
 
 def test_options_lists_the_methods(api: ZaqarTestClient) -> None:

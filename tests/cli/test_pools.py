@@ -216,4 +216,8 @@ def test_unreachable_service_is_named() -> None:
 
 
 def test_service_without_admin_mode_is_reported(service: servers.RunningService) -> None:
-    assert "admin mode" in CommandLine(["--url", service.url]).refused("pool", "list")
+    shell = CommandLine(["--url", service.url])
+    for command in (("pool", "list"), ("quota", "set", "p", "--queues", "1"), ("quota", "list")):
+        refusal = shell.refused(*command)
+        assert "admin mode" in refusal
+        assert "--storage" in refusal

@@ -231,7 +231,7 @@ def test_handshake_of_a_socket_does_not_repeat_the_request_before(
     connection.send(request("POST", MESSAGES, project, DOCUMENT, WAYS[way].items()))
     assert connection.answer().status == 201
     connection.send(request("GET", "/nowhere", headers=upgrade("websocket")))
-    assert connection.until_text(b"\r\n\r\n").startswith(b"HTTP/1.1 403 ")
+    assert connection.until_text(b"\r\n\r\n").startswith(b"HTTP/1.1 404 ")
     with RawConnection(service.port) as other:
         assert kept(other, project) == ["kept"]
 

@@ -219,6 +219,19 @@ def test_page_of_another_origin_is_refused(service: servers.RunningService, proj
     assert refused.value.response.status_code == 403
 
 
+def test_socket_at_another_path_is_told_where_there_are_some(
+    service: servers.RunningService,
+) -> None:
+    with pytest.raises(InvalidStatus) as refused:
+        connect(f"ws://127.0.0.1:{service.port}/nowhere", proxy=None).close()
+    answer = refused.value.response
+    assert answer.status_code == 404
+    assert answer.body is not None
+    text = json.loads(answer.body)["description"]
+    assert text.startswith("There is no WebSocket at /nowhere: connect to /connection/websocket or")
+    assert text.endswith("/v2/ws.")
+
+
 def test_plain_request_is_told_to_upgrade(service: servers.RunningService) -> None:
     answer = httpx.get(f"{service.url}/v2/ws")
     assert (answer.status_code, answer.headers["upgrade"]) == (426, "websocket")

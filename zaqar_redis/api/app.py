@@ -28,6 +28,7 @@ from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHa
 from zaqar_redis.api.rest.queues import QueueHandlers
 from zaqar_redis.api.rest.quotas import QuotaHandlers
 from zaqar_redis.api.rest.topics import TopicHandlers
+from zaqar_redis.api.route_advice import RouteAdvice
 from zaqar_redis.api.routes import HandlerSet
 from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.api.settings import ApiSettings
@@ -221,7 +222,9 @@ class App:
         self._app: falcon.asgi.App[Any, Any] = falcon.asgi.App(middleware=middleware)
         # Each answer says its own.
         self._app.resp_options.default_media_type = None  # type: ignore[assignment]  # it takes None
-        resources.install(self._app, self.routes)
+        possible = routes.rest_routes(handlers, limits, admin=True)
+        self._advice = RouteAdvice(self.routes, possible)
+        resources.install(self._app, self.routes, self._advice)
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -242,12 +245,15 @@ class App:
             del scope[resources.RECEIVE]
 
     async def _route_socket(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        path = scope["path"]
         try:
             request_heads.read(scope)
+            if path not in self._sockets:
+                raise errors.NotFound(why=self._advice.of_socket(path))
         except errors.Problem as error:
-            await self._refuse_handshake(error, scope["path"], send)
+            await self._refuse_handshake(error, path, send)
             return
-        await self._sockets.get(scope["path"], _reject_socket)(scope, receive, send)
+        await self._sockets[path](scope, receive, send)
 
     async def _refuse_handshake(self, error: errors.Problem, path: str, send: Send) -> None:
         request_id = next(self.request_ids)
@@ -355,11 +361,6 @@ class App:
                 continue
             if settled:
                 LOG.info("swept %d", settled, extra={"action": "swept"})
-
-
-async def _reject_socket(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-    await receive()
-    await send({"type": "websocket.close"})
 
 
 async def _mark_stores(driver: Driver) -> None:

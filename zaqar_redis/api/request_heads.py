@@ -58,7 +58,7 @@ def _check_path(path: bytes) -> None:
         raise errors.NotFound(why="The path begins with more than one slash: send one.")
     # A slash of data and one that separates are not the same (RFC 3986, 2.2).
     if b"%2f" in path.lower():
-        raise errors.NotFound(why="The path has an encoded slash, %2F, which no name here has.")
+        raise errors.NotFound(why="The path has an encoded slash, %2F: send names without one.")
 
 
 def _joined(sent: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

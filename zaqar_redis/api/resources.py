@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from time import perf_counter_ns
@@ -27,6 +28,7 @@ from zaqar_redis.api.exchange import (
     StreamAnswer,
     watch_disconnect,
 )
+from zaqar_redis.api.route_advice import RouteAdvice
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.server.streams import TRANSPORT
 from zaqar_redis.metrics.definitions import HTTP_DURATIONS, HTTP_REQUESTS
@@ -172,12 +174,16 @@ class MeasuringMiddleware:
         )
 
 
-def install(app: falcon.asgi.App[Any, Any], routes: Iterable[ApiRoute]) -> None:
+def install(
+    app: falcon.asgi.App[Any, Any], routes: Iterable[ApiRoute], advice: RouteAdvice
+) -> None:
     """Adds the routes, and the handlers of what fails."""
     for path, of_path in groupby(sorted(routes, key=attrgetter("path")), attrgetter("path")):
         app.add_route(path, RouteResource(path, of_path))
     for kind in (Exception, falcon.HTTPError, falcon.HTTPStatus):  # the last that fits is used
         app.add_error_handler(kind, _answer_error)
+    unrouted = (falcon.HTTPRouteNotFound, falcon.HTTPMethodNotAllowed)
+    app.add_error_handler(unrouted, partial(_answer_unrouted, advice))
 
 
 def _queue_of(params: dict[str, Any]) -> str | None:
@@ -193,6 +199,21 @@ async def _answer_error(
     request: AsgiRequest | None = getattr(req.context, "request", None)
     request_id = resp.get_header(REQUEST_ID) or ""
     _set(resp, problems.answer(error, req.method, req.path, request, request_id))
+
+
+async def _answer_unrouted(
+    advice: RouteAdvice,
+    req: falcon.asgi.Request,
+    resp: falcon.asgi.Response,
+    error: falcon.HTTPError,
+    params: Any,
+) -> None:
+    if isinstance(error, falcon.HTTPMethodNotAllowed):
+        allowed = dict(error.headers or {})["Allow"]
+        error.description = advice.of_method(req.method, req.path, allowed)
+    else:
+        error.description = advice.of_path(req.method, req.path)
+    await _answer_error(req, resp, error, params)
 
 
 def _responder(route: ApiRoute, names: list[str]) -> Responder:

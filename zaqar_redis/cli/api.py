@@ -40,6 +40,8 @@ PAGE_SIZE = 20
 _RETRY_DELAY_SECONDS = 1.0
 #: Status codes of services that are unavailable, and of proxies in front of them.
 _UNAVAILABLE_STATUSES = (502, 503, 504)
+#: Titles of answers to calls that the service does not have.
+_UNROUTED = ("404 Not Found", "405 Method Not Allowed")
 
 
 class CommandFailed(Exception):
@@ -251,16 +253,13 @@ def _error_text(answer: httpx.Response) -> str:
             "ZAQAR_REDIS_TOKEN), or needs one"
         )
     try:
-        return str(answer.json()["description"])
+        document = answer.json()
+        title, text = str(document["title"]), str(document["description"])
     except (ValueError, KeyError, TypeError):
-        if answer.status_code == 404:  # of the router: other 404 answers have a description
-            if of_channels:
-                return "the service has no channels"
-            return (
-                "the service has no such URL; pools, flavors and health need admin mode "
-                "(serve --admin), or a command that works on the store (--storage)"
-            )
-        return f"the service answered with status {answer.status_code}"
+        title, text = "", f"the service answered with status {answer.status_code}"
+    if title in _UNROUTED and of_channels:
+        return "the service has no channels"
+    return f"{text} Or name its store, with --storage." if title in _UNROUTED else text
 
 
 def _retry_after(answer: httpx.Response) -> float:
