@@ -44,7 +44,7 @@ def test_config_check_reports_every_problem(in_process: CommandLine, wrong: Path
         f"[sever] in {wrong}: there is no such group; did you mean [server]?",
         f'[server] worker: there is no such option ({wrong}); did you mean "workers"?',
         f"[transport] uri: there is no such option ({wrong}); there is one in [storage]",
-        "[server] graceful_timeout: invalid literal for int() with base 10: 'soon' " + f"({wrong})",
+        f'[server] graceful_timeout: "soon" is not a whole number of at least 1 ({wrong})',
         "[channels] project: it may not be empty",
         "[channels] pong_timeout: it must be less than ping_interval (1)",
         "[auth] strategy: 0.0.0.0 is not an address of this machine alone, and everybody who "
@@ -60,6 +60,14 @@ def test_replicas_must_confirm_before_the_store_is_late(
     file.write_text("[redis]\nack_replicas = 1\nack_timeout = 5\n")
     refused = in_process.refused("config", "check", "--config-file", str(file))
     assert refused.strip() == "[redis] ack_timeout: it must be less than timeout (5)"
+
+
+def test_number_without_digits_in_a_variable_is_reported(
+    in_process: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZAQAR_REDIS_TRANSPORT__MAX_WAIT", "")
+    text = '[transport] max_wait: "" is not a whole number from 0 to 3600'
+    assert in_process.refused("config", "check").strip().startswith(text)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +111,14 @@ audience = zaqar
         ("[storage]\nuri = redis://[h", "[storage] uri: "),
         ("[storage]\nuri = memory://\n[server]\nworkers = 2", "memory:// works with one worker"),
         ("[DEFAULT]\npooling = false\n[quota]\nqueues = 5", "[quota]: quotas need a control store"),
-        ("[quota]\nqueues = -2", "[quota] queues"),
+        ("[quota]\nqueues = -2", '[quota] queues: "-2" is not a whole number from -1 to'),
+        ("[server]\nworkers = 0", '[server] workers: "0" is not a whole number from 1 to 256 ({})'),
+        ("[server]\nworkers =", '[server] workers: "" is not a whole number from 1 to 256 ({})'),
+        (
+            "[server]\nlog_format = xml",
+            '[server] log_format: "xml" is not plain, json or oslo ({})',
+        ),
+        ("[DEFAULT]\nadmin_mode = x", '[DEFAULT] admin_mode: "x" is not true or false ({})'),
         ("[channels]\ntoken_rsa_public_key = x", "[channels] token_rsa_public_key"),
         ("[channels]\nuris = redis://u:geheim@h?nonsense=1", "[channels] uris"),
         ("[channels]\nbus = redsi://u:geheim@h", "[channels] bus: redsi://u:***@h: no bus is inst"),
@@ -121,7 +136,7 @@ audience = zaqar
         ("[metrics]\nport = 8888", "[metrics] port: 8888 is a port of the service itself"),
         ("[metrics]\nqueues = orders", "[metrics] queues: orders: it must be PROJECT/NAME"),
         ("[metrics]\nqueues = p/a b", "[metrics] queues: p/a b: "),
-        ("[metrics]\nqueues_max = 1001", "[metrics] queues_max"),
+        ("[metrics]\nqueues_max = 1001", '[metrics] queues_max: "1001" is not a whole number from'),
         (
             "[audit]\nactions = queues:*, queue:delete",
             '[audit] actions: the policy has no rule "qu',

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+import pytest
 from msgspec import Meta, Struct, field
+from oslo_config import types
 
 from zaqar_redis import conf as configuration
 from zaqar_redis import rules
@@ -40,6 +42,38 @@ def test_field_with_a_text_becomes_an_option_of_its_type() -> None:
     assert list(derived["names"].type.item_type.choices) == ["a", "b"]
     assert derived["texts"].type('a:1,b:"2, 3: 4"') == {"a": "1", "b": "2, 3: 4"}
     assert [option.secret for option in derived.values()] == [False, False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("of", "text"),
+    [
+        (types.Integer(), "a whole number"),
+        (types.Integer(min=1), "a whole number of at least 1"),
+        (types.Integer(min=-1, max=2**63 - 1), "a whole number from -1 to 9223372036854775807"),
+        (types.Float(min=0.1), "a number of at least 0.1"),
+        (types.Port(), "a whole number from 0 to 65535"),
+        (types.Boolean(), "true or false"),
+        (types.HostAddress(), "an IP address or a host name"),
+        (types.String(choices=["a"]), "a"),
+        (types.String(choices=["", "a", "b"]), "empty, a or b"),
+        (types.String(), ""),
+        (types.List(types.Integer()), "a list, separated by commas, of a whole number"),
+        (types.Dict(), "a list, separated by commas, of name:text"),
+    ],
+)
+def test_type_of_an_option_says_what_its_values_are(of: types.ConfigType, text: str) -> None:
+    assert options.allowed(of).startswith(text)
+
+
+def test_every_option_whose_values_may_be_wrong_says_what_they_are() -> None:
+    conf = configuration.load([], [])
+    free = (types.String, types.List)
+    assert [
+        option.name
+        for each in configuration.groups(conf).values()
+        for option in each
+        if not options.allowed(option.type) and not isinstance(option.type, free)
+    ] == []
 
 
 def test_subclass_with_another_default_keeps_bounds_and_help() -> None:

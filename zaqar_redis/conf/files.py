@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from oslo_config import cfg
 
+from zaqar_redis.conf import options as derived
 from zaqar_redis.conf.environment import DEFAULT, variable
 
 #: Prefix of the option groups of namespaces of channels.
@@ -85,24 +86,29 @@ def _bad_values(
             try:
                 getattr(conf if group == DEFAULT else conf[group], option.dest)
             except (cfg.Error, ValueError) as error:
-                where = _origin(group, option.dest, read)
-                yield f"[{group}] {option.dest}: {_reason(error)}{where}"
+                given, where = _given(group, option.dest, read)
+                yield f"[{group}] {option.dest}: {_reason(error, option, given)}{where}"
 
 
-def _reason(error: Exception) -> str:
-    # oslo.config's own text is for developers; the error that it caught is plainer.
-    caught = error.__context__
-    return str(caught if isinstance(caught, ValueError) else error)
+def _reason(error: Exception, option: cfg.Opt, given: str) -> str:
+    # oslo.config's own text is for developers.
+    is_value = isinstance(error, ValueError) or isinstance(error.__context__, ValueError)
+    allowed = derived.allowed(option.type) if is_value else ""
+    if not allowed:
+        return str(error.__context__ if is_value and error.__context__ else error)
+    what = "its value" if option.secret else f'"{given}"'
+    return f"{what} is not {allowed}"
 
 
-def _origin(group: str, option: str, read: Mapping[str, _Sections]) -> str:
-    """Returns the variable, or else the last file, with the option, in brackets; or ""."""
+def _given(group: str, option: str, read: Mapping[str, _Sections]) -> tuple[str, str]:
+    """Returns the value of an option as it is given, and in brackets where: the variable, or else
+    the last file with it."""
     if (name := variable(group, option)) in os.environ:
-        return f" ({name})"
-    files = [
-        path
+        return os.environ[name], f" ({name})"
+    found = [
+        (given[option][-1], f" ({path})")
         for path, sections in read.items()
         for name, given in sections.items()
         if _normalized(name) == _normalized(group) and option in given
     ]
-    return f" ({files[-1]})" if files else ""
+    return found[-1] if found else ("", "")

@@ -18,6 +18,7 @@ from zaqar_redis.auth import jwt_tokens
 from zaqar_redis.auth.access_keys import AccessKeySettings
 from zaqar_redis.auth.audit import AuditSettings
 from zaqar_redis.auth.tokens import TokenSettings
+from zaqar_redis.conf.options import Port
 from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.notifier import NotifierSettings
@@ -60,13 +61,13 @@ class AuthSettings(Struct, frozen=True):
 
 class ListenSettings(Struct, frozen=True):
     bind: Annotated[str, types.HostAddress(), "Address to listen on."] = "127.0.0.1"
-    port: Annotated[int, types.Port(type_name="port value"), "Port to listen on."] = 8888
+    port: Annotated[int, Port(type_name="port value"), "Port to listen on."] = 8888
 
 
 class WebSocketListenSettings(Struct, frozen=True):
     port: Annotated[
         int,
-        types.Port(type_name="port value"),
+        Port(type_name="port value"),
         "A second port to listen on, for clients that expect the WebSocket API on a port of its "
         "own, such as 9000; 0: none. The API is at /v2/ws, and at /, on either port.",
     ] = 0
@@ -80,7 +81,7 @@ class MetricsSettings(Struct, frozen=True):
     ] = "127.0.0.1"
     port: Annotated[
         int,
-        types.Port(type_name="port value"),
+        Port(type_name="port value"),
         "Port on which metrics are served for Prometheus, at /metrics; 0: none.",
     ] = 0
     otlp_interval: Annotated[

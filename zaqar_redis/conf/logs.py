@@ -10,7 +10,10 @@ from zaqar_redis import errors
 
 def options(conf: cfg.ConfigOpts) -> list[cfg.Opt]:
     """Returns the options of [DEFAULT].  Raises BadConfiguration when oslo.log is missing."""
-    if conf.server.log_format != "oslo":
+    try:
+        if conf.server.log_format != "oslo":
+            return []
+    except (cfg.Error, ValueError):  # reported with all other values
         return []
     try:
         from oslo_log import _options

@@ -18,6 +18,28 @@ from oslo_config import cfg, types
 S = TypeVar("S", bound=Struct)
 
 
+class _Number:
+    """A number: without digits it is an error, where oslo.config takes it for no value."""
+
+    def __call__(self, value: Any) -> Any:
+        number = super().__call__(value)  # type: ignore[misc]  # oslo.config's, which is behind it
+        if number is None:
+            raise ValueError("it is empty")
+        return number
+
+
+class Integer(_Number, types.Integer):
+    pass
+
+
+class Float(_Number, types.Float):
+    pass
+
+
+class Port(_Number, types.Port):
+    pass
+
+
 @functools.cache
 def fields(kind: type[Struct]) -> Mapping[str, str]:
     """Returns the fields of settings that are options, by the names of the options."""
@@ -42,6 +64,30 @@ def fill(kind: type[S], values: Mapping[str, Any]) -> S:
     return kind(
         **{name: tuple(each) if isinstance(each, list) else each for name, each in given.items()}
     )
+
+
+def allowed(of: types.ConfigType) -> str:
+    """Returns what the values of a type are, for errors; "": it is not known."""
+    if isinstance(of, types.Boolean):
+        return "true or false"
+    if isinstance(of, types.Integer | types.Float):
+        is_whole = isinstance(of, types.Integer)
+        least, most = ("" if each is None else _number(each) for each in (of.min, of.max))
+        bounds = f" from {least} to {most}" if most else f" of at least {least}" if least else ""
+        return f"{'a whole number' if is_whole else 'a number'}{bounds}"
+    if isinstance(of, types.HostAddress):
+        return "an IP address or a host name"
+    if isinstance(of, types.List):
+        item = allowed(of.item_type)
+        return f"a list, separated by commas, of {item}" if item else ""
+    if isinstance(of, types.String) and of.choices:
+        *others, last = (each or "empty" for each in of.choices)
+        return f"{', '.join(others)} or {last}" if others else last
+    return "a list, separated by commas, of name:text" if isinstance(of, types.Dict) else ""
+
+
+def _number(number: float) -> str:
+    return str(number) if isinstance(number, int) else f"{number:g}"
 
 
 @functools.cache
@@ -71,9 +117,9 @@ def _type(of: Any, meta: Meta) -> types.ConfigType:
         return types.Boolean()
     bounds: dict[str, Any] = {"min": meta.ge, "max": meta.le}
     if of is int:
-        return types.Integer(**bounds)
+        return Integer(**bounds)
     if of is float:
-        return types.Float(**bounds)
+        return Float(**bounds)
     if get_origin(of) is Mapping:
         return types.Dict(types.String(quotes=True))
     if get_origin(of) is tuple:
