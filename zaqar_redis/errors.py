@@ -351,11 +351,12 @@ class NotReplicated(StoreUnavailable):
 class StoreRefuses(StoreUnavailable):
     """The store answers, but does not do it now."""
 
-    message = (
-        "The store {store} refuses commands at the moment: it is busy, starting or failing over. "
-        "Please try again later."
-    )
+    message = "The store {store} refuses this at the moment: {why}. Please try again later."
     code = 1710
+
+    def __init__(self, store: str, why: str = "", **fields: object) -> None:
+        """*why*: what it is busy with, or what it lacks."""
+        super().__init__(store, why=why, **fields)
 
 
 class StoreInCluster(StoreRefuses):

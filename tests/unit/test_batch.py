@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
+import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -15,6 +17,7 @@ from typing import Any
 
 import pytest
 import redis.exceptions
+from redis._parsers import _AsyncHiredisParser
 
 from tests.support import servers
 from zaqar_redis import errors
@@ -285,6 +288,48 @@ def test_refusal_is_the_cause_of_its_translation(server: servers.RedisServer) ->
             with pytest.raises(keyspace.CommandRefused) as refused:
                 await client.command("GET")
             assert refused.value.__cause__ is None
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("said", "meaning"),
+    [
+        ("MISCONF Errors writing to the AOF file: No space left on device", "disk"),
+        ("LOADING Redis is loading the dataset in memory", "loads its data"),
+        ("BUSY Redis is busy running a script. You can only call SCRIPT KILL", "script"),
+        ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is", "its primary"),
+        ("READONLY You can't write against a read only replica.", "it is a replica"),
+        ("UNBLOCKED force unblock from blocking operation, instance state", "it is a replica"),
+        ("CLUSTERDOWN The cluster is down", "nodes of its cluster"),
+        ("CLUSTERDOWN Hash slot not served", "nodes of its cluster"),
+        ("TRYAGAIN Multiple keys request during rehashing of slot", "a slot of its cluster"),
+        ("NOREPLICAS Not enough good replicas to write.", "min-replicas-to-write"),
+        ("ERR max number of clients reached", "maxclients"),
+    ],
+)
+def test_refusal_that_passes_says_what_it_means(said: str, meaning: str) -> None:
+    refusal = _AsyncHiredisParser.parse_error(said)
+    translated = keyspace.translate_error(refusal, "busy", in_cluster=True)
+    assert type(translated) is errors.StoreRefuses
+    words = f"The store busy refuses this at the moment: .*{meaning}.*[.] Please try again later[.]"
+    assert re.fullmatch(words, translated.text)
+
+
+def test_store_that_cannot_write_to_its_disk_says_so(server: servers.RedisServer) -> None:
+    async def scenario() -> None:
+        async with _client(server) as client:
+            with server.client() as admin:
+                admin.config_set("save", "3600 1")
+                shutil.rmtree(server.folder)
+                admin.bgsave()
+                servers.wait_for(
+                    lambda: admin.info("persistence")["rdb_last_bgsave_status"] == "err",
+                    "the server to notice",
+                )
+            with pytest.raises(errors.StoreRefuses, match=r"cannot write to its disk.* \(MISCONF"):
+                await client.command("SET", "a", "b")
+            assert await client.command("GET", "a") is None
 
     asyncio.run(scenario())
 

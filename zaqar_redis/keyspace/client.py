@@ -31,8 +31,6 @@ from redis.asyncio.connection import AbstractConnection
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     AskError,
-    AuthenticationError,
-    ClusterDownError,
     MovedError,
     ReadOnlyError,
     RedisError,
@@ -42,7 +40,7 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from zaqar_redis import errors
-from zaqar_redis.keyspace import memory_guard, sentinel, uris
+from zaqar_redis.keyspace import memory_guard, refusals, sentinel, uris
 from zaqar_redis.keyspace.batch import CommandBatcher, PendingCommand
 from zaqar_redis.keyspace.cluster import Primary
 from zaqar_redis.keyspace.cluster_client import ClusterClient
@@ -60,17 +58,6 @@ CommandRefused = ResponseError
 _MOVE_LOCKED = "GATED "
 #: Refusals of a Redis at its maxmemory; redis-py cuts off the first word.
 _FULL = re.compile("OOM|out of memory|command not allowed when used memory")
-#: What a script is told of a slot that its node does not have.
-_NOT_HERE = "non local key"
-#: Refusals that pass: the server is starting, failing over or busy.
-_TRANSIENT = re.compile(
-    r"LOADING|BUSY|MASTERDOWN|READONLY|MISCONF|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|"
-    r"max number of clients|loading the dataset|read only replica|"
-    # A script while a slot leaves the node, or while the node does not hear of most others.
-    rf"{_NOT_HERE}|cluster is down|"
-    # A primary that became a replica before it could confirm a change.
-    r"UNBLOCKED|force unblock|WAIT cannot be used with replica"
-)
 #: Seconds between attempts to find a new primary.
 _FAILOVER_PAUSE = 0.25
 #: Of a Redis whose URI names none.
@@ -347,22 +334,21 @@ def translate_error(error: Exception, store: str, *, in_cluster: bool = False) -
     """
     if isinstance(error, (redis.TimeoutError, TimeoutError)):
         return errors.StoreTimeout(store)
-    if isinstance(error, (redis.ConnectionError, OSError, AuthenticationError)):
+    if isinstance(error, (redis.ConnectionError, OSError)) and not refusals.is_refusal(error):
         return errors.StoreUnavailable(store)
-    if not in_cluster and (isinstance(error, MovedError) or _NOT_HERE in str(error)):
+    if not in_cluster and (isinstance(error, MovedError) or refusals.NOT_HERE in str(error)):
         _REFUSALS.note(store, "is a node of a cluster", error)
         return errors.StoreInCluster(store)
-    # Their texts lack these words.
-    if isinstance(error, (MovedError, AskError, TryAgainError, ClusterDownError)):
-        return errors.StoreRefuses(store)
     text = str(error)
     if text.startswith(_MOVE_LOCKED):
         return errors.MoveLocked(MoveLock.parse(text.removeprefix(_MOVE_LOCKED)))
     if _FULL.search(text):
         return memory_guard.refusal(store)
-    if refusal := _TRANSIENT.search(text):
-        _REFUSALS.note(store, refusal[0], error)
-        return errors.StoreRefuses(store)
+    if why := refusals.why(error):
+        # A slot that moves is no news: each of its commands is refused, and tried again.
+        if not isinstance(error, (AskError, TryAgainError)):
+            _REFUSALS.note(store, why, error)
+        return errors.StoreRefuses(store, why)
     return error
 
 
