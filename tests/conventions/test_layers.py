@@ -21,6 +21,7 @@ LAYERS = (
             "clock",
             "garbage_collection",
             "rate_limiter",
+            "repeated_lines",
             "runner",
             "sizing",
         ),

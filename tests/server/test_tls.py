@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.support.certificates import certificate
 from tests.support.command_line import CommandLine
 
@@ -112,6 +113,27 @@ def test_requests_of_both_paths_are_served_over_tls(service: TlsService) -> None
         [message] = client.get("/v2/queues/q/messages?echo=true").json()["messages"]
         assert message["body"] == "x" * 100_000
         assert client.get("/v2/").status_code == 200
+
+
+@pytest.mark.parametrize("content", [None, b"x" * 4 * 1024 * 1024])
+def test_plain_request_is_told_to_use_https(service: TlsService, content: bytes | None) -> None:
+    url = service.url.replace("https:", "http:")
+    answer = httpx.post(f"{url}/v2/queues", content=content, headers=_HEADERS, timeout=60)
+    assert (answer.status_code, answer.headers["connection"]) == (400, "close")
+    assert "https://" in answer.json()["description"]
+    assert service.certificate()
+    refused = CommandLine(["--url", url]).refused("queue", "list")
+    assert refused == "This port takes TLS only: use https://, or wss://.\n"
+
+
+def test_command_that_speaks_tls_to_a_plain_port_is_told_to_use_http(
+    redis_server: Backend,
+) -> None:
+    with servers.service(redis_server.uri) as plain:
+        shell = CommandLine(["--url", plain.url.replace("http:", "https:")])
+        assert shell.refused("queue", "list").endswith("it may not speak TLS: use http://\n")
+        line = "is not valid HTTP/1.1: it is TLS, and this port takes http:// only"
+        servers.wait_for(lambda: line in plain.log.read_text(), "the line of the log")
 
 
 def test_reload_exchanges_the_certificate_and_keeps_connections(service: TlsService) -> None:

@@ -12,6 +12,7 @@ import ast
 import configparser
 import inspect
 import re
+import ssl
 import subprocess
 import sys
 import textwrap
@@ -68,7 +69,8 @@ USED: list[tuple[str, type, str]] = [
     (PROTOCOL, HttpToolsProtocol, "connection_made connection_lost data_received resume_writing"),
     (PROTOCOL, HttpToolsProtocol, "on_message_begin on_url on_header on_headers_complete"),
     (PROTOCOL, HttpToolsProtocol, "on_body on_message_complete on_response_complete"),
-    (PROTOCOL, HttpToolsProtocol, "send_400_response shutdown _start_asgi_task"),
+    (PROTOCOL, HttpToolsProtocol, "handle_websocket_upgrade _should_upgrade client"),
+    (PROTOCOL, HttpToolsProtocol, "shutdown _start_asgi_task"),
     (PROTOCOL, HttpToolsProtocol, "app config connections loop parser server_state transport"),
     (PROTOCOL, HttpToolsProtocol, "cycle pipeline flow scope url headers expect_100_continue"),
     (PROTOCOL, HttpToolsProtocol, "timeout_keep_alive"),
@@ -77,7 +79,8 @@ USED: list[tuple[str, type, str]] = [
     (PROTOCOL, ServerState, "default_headers total_requests"),
     (WORKER, Server, "serve shutdown on_tick should_exit started server_state"),
     (WORKER, ServerState, "connections"),
-    (WORKER, Config, "app"),
+    (WORKER, Config, "app load ssl"),
+    ("api/server/tls.py", ssl.SSLObject, "_create do_handshake"),
     (WORKER, UvicornWorker, "CONFIG_KWARGS _serve config run"),
     (WORKER, GunicornWorker, "ppid sockets wsgi"),
     (WORKER, gunicorn.sock.BaseSocket, "sock"),
@@ -119,7 +122,6 @@ SIGNATURES = [
     (PROTOCOL, HttpToolsProtocol._start_asgi_task, ["self", "cycle", "app"]),
     (PROTOCOL, HttpToolsProtocol.on_header, ["self", "name", "value"]),
     (PROTOCOL, HttpToolsProtocol.on_body, ["self", "body"]),
-    (PROTOCOL, HttpToolsProtocol.send_400_response, ["self", "msg"]),
     (PROTOCOL, FlowControl, ["transport"]),
     (SOCKETS, WebSocketsSansIOProtocol.handle_connect, ["self", "event"]),
     (SOCKETS, ServerProtocol.send_close, ["self", "code", "reason"]),

@@ -12,6 +12,7 @@ import contextlib
 import enum
 import json
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -40,6 +41,8 @@ PAGE_SIZE = 20
 _RETRY_DELAY_SECONDS = 1.0
 #: Status codes of services that are unavailable, and of proxies in front of them.
 _UNAVAILABLE_STATUSES = (502, 503, 504)
+#: What OpenSSL says, by its version, of an answer that is not of TLS.
+_NO_TLS = re.compile("WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|PACKET_LENGTH_TOO_LONG")
 #: Titles of answers to calls that the service does not have.
 _UNROUTED = ("404 Not Found", "405 Method Not Allowed")
 
@@ -182,6 +185,8 @@ class ApiClient:
             )
             why = f"{self._target} does not answer{how}"
             advice = f"; {target.advice()}" if self._target.is_default else ""
+            if _NO_TLS.search(how):
+                advice = "; it may not speak TLS: use http://"
             raise ServiceUnavailable(f"{why}{advice}") from error
         if answer.status_code in _UNAVAILABLE_STATUSES:
             is_json = answer.headers.get("Content-Type", "").startswith("application/json")

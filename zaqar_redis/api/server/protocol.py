@@ -13,11 +13,12 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any, cast
 
+from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from zaqar_redis.api import problems
 from zaqar_redis.api.exchange import Answer
-from zaqar_redis.api.server import answers
+from zaqar_redis.api.server import answers, malformed
 from zaqar_redis.api.server.header_sections import HeaderSections
 from zaqar_redis.api.server.hot_request import HotRequest, answer_admitted
 from zaqar_redis.api.server.served_app import ServedApp
@@ -92,7 +93,14 @@ class HttpProtocol(HttpToolsProtocol):
             if self._begin_known(data):
                 return
             self._first_data = data
-        super().data_received(data)
+        try:
+            self.parser.feed_data(data)
+        except HttpParserError as error:
+            why = malformed.note(error, data, self.client)
+            self._refuse(answers.last(400, f"The request is not valid HTTP/1.1: {why}."))
+        except HttpParserUpgrade:
+            if self._should_upgrade():  # else the request is answered as one without
+                self.handle_websocket_upgrade()
         self._first_data = None
         if self._in_head or self._behind_chunk:
             # The data in which it begins may hold whole requests before it.
@@ -174,12 +182,12 @@ class HttpProtocol(HttpToolsProtocol):
         self.scope["headers"] = all_headers.copy()
         self.expect_100_continue = headers.get(b"expect", b"").lower() == b"100-continue"
         if self.parser.get_http_version() not in ("1.0", "1.1"):
-            raise ValueError("another version of HTTP")  # uvicorn answers 400
+            raise ValueError("its version is another one")
         if b"host" not in headers and self.parser.get_http_version() == "1.1":
-            raise ValueError("a request without a host")  # RFC 9112, 3.2
+            raise ValueError("it has no header Host")  # RFC 9112, 3.2
         # RFC 9112, 6.1: where the body ends is not sure.
         if b"transfer-encoding" in headers and self.parser.get_http_version() == "1.0":
-            raise ValueError("a transfer coding in HTTP/1.0")
+            raise ValueError("HTTP/1.0 has no Transfer-Encoding")
         if self.parser.should_upgrade():
             self._check_upgrade(headers)
         self._is_last = not self.parser.should_keep_alive()
@@ -191,10 +199,10 @@ class HttpProtocol(HttpToolsProtocol):
         """Raises ValueError if bytes could be taken for what they are not."""
         # The parser takes no body for it, whatever the protocol: it would be the next request.
         if b"transfer-encoding" in headers or int(headers.get(b"content-length", 0)):
-            raise ValueError("a body with an upgrade")
+            raise ValueError("a request with Upgrade may not have a body")
         before: Any = self.cycle
         if self._should_upgrade() and before is not None and not before.response_complete:
-            raise ValueError("an upgrade before an answer")  # which would come within the socket
+            raise ValueError("Upgrade has to wait for the answer before")  # else within the socket
 
     def handle_websocket_upgrade(self) -> None:
         self._output.flush()  # the socket writes to the transport below
@@ -370,10 +378,6 @@ class HttpProtocol(HttpToolsProtocol):
                 self._refuse(b"" if answered else answers.TOO_SLOW)
         elif idle is not None and idle < now - self.timeout_keep_alive and cycle.response_complete:
             self.transport.close()
-
-    def send_400_response(self, msg: str) -> None:
-        HTTP_REJECTED.add("400")
-        self._reject(partial(super().send_400_response, msg))
 
     def _refuse(self, answer: bytes) -> None:
         # It is empty when a slow request was answered before it was complete.

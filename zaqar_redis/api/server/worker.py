@@ -23,6 +23,7 @@ from zaqar_redis.api.server.logging_protocol import LoggingProtocol
 from zaqar_redis.api.server.protocol import HttpProtocol
 from zaqar_redis.api.server.retiring import retire
 from zaqar_redis.api.server.sockets import WebSocketProtocol
+from zaqar_redis.api.server.tls import TlsObject
 from zaqar_redis.metrics.definitions import HTTP_CONNECTIONS
 from zaqar_redis.metrics.reporter import WorkerReporter
 from zaqar_redis.metrics.shared import WorkerSlot
@@ -140,6 +141,9 @@ class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
 
     async def _serve(self) -> None:
         self.config.app = self.wsgi
+        self.config.load()
+        if self.config.ssl is not None:
+            self.config.ssl.sslobject_class = TlsObject
         server = GracefulServer(self.config, self.wsgi, self.ppid, self.ready)
         # The master passes SIGINT on as SIGQUIT; unhandled, it would wait in vain and then kill.
         loop = asyncio.get_running_loop()
