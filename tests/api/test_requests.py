@@ -138,6 +138,12 @@ def test_unsupported_method_answers_405(api: ZaqarTestClient, method: str, path:
             refused(answer, 405, f"/v2{path} does not take {method}", answer.headers["Allow"])
 
 
+def test_errors_end_a_line_and_documents_are_as_stock_sends_them(api: ZaqarTestClient) -> None:
+    assert api.get("/queues").content.endswith(b"}")
+    for path in ("/queues?limit=x", "/nothing"):  # which of the two ways have
+        assert api.get(path).content.endswith(b'"}\n')
+
+
 def test_options_lists_the_methods(api: ZaqarTestClient) -> None:
     answer = api.request("OPTIONS", "/queues/q")
     assert answer.status_code == 200

@@ -85,4 +85,5 @@ def _answer(
     status: int, title: str | None, description: str | None, headers: list[tuple[str, str]]
 ) -> Answer:
     document = ProblemOut(title or falcon.code_to_http_status(status), description or UNSET)
-    return Answer(msgspec.json.encode(document), status, tuple(headers))
+    # With the end of a line: at a terminal they are read as they are.
+    return Answer(msgspec.json.encode(document) + b"\n", status, tuple(headers))

@@ -15,7 +15,7 @@ from zaqar_redis.api.schemas import ProblemOut
 def last(status: int, why: str, headers: str = "") -> bytes:
     """Returns an answer that ends a connection, for what came before a request was complete."""
     phrase = HTTPStatus(status).phrase
-    body = msgspec.json.encode(ProblemOut(phrase, why))
+    body = msgspec.json.encode(ProblemOut(phrase, why)) + b"\n"
     return (
         f"HTTP/1.1 {status} {phrase}\r\n{headers}content-type: {JSON}\r\n"
         f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
