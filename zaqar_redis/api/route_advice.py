@@ -98,10 +98,15 @@ def _is_name(segment: str) -> bool:
 
 
 def _nearness(given: Sequence[str], template: Sequence[str]) -> float:
-    """Returns how much the segments have in common that differ most, from 0 to 1."""
+    """Returns how much the segments have in common that differ most, to 1; 0: less than `_NEAR`."""
     if len(given) != len(template):
         return 0
-    return min(
-        1 if _is_name(each) else difflib.SequenceMatcher(None, each, name).ratio()
-        for name, each in zip(given, template, strict=True)
-    )
+    least = 1.0
+    for name, each in zip(given, template, strict=True):
+        if not _is_name(each) and each != name:
+            if _NEAR * (len(each) + len(name)) > 2 * min(len(each), len(name)):
+                return 0  # soon: the ratio of their lengths is a bound
+            least = min(least, difflib.SequenceMatcher(None, each, name).ratio())
+            if least < _NEAR:
+                return 0
+    return least
