@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of doc/spark.md, generated from the code."""
+"""The tables of doc/spark.md, generated from the code, and the code that is in it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
+from tests.conventions.files import ROOT
 from zaqar_redis.spark.columns import COLUMNS, type_text
 from zaqar_redis.spark.options import BATCH, OPTIONS, SINK, STREAM, WRITE
 
@@ -14,6 +16,14 @@ _KINDS = {
     (BATCH, STREAM): "reads",
     (WRITE, SINK): "writes",
 }
+
+
+def printed(words: str, uri: str, project: str) -> str:
+    """Returns the block of code that has these words, with another store and project."""
+    text = (ROOT / "doc" / "spark.md").read_text()
+    blocks = re.findall(r"^```[a-z]+\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (found,) = [block for block in blocks if words in block]
+    return str(re.sub(r"""(["'])demo\1""", repr(project), found)).replace("embedded://", uri)
 
 
 def option_table() -> str:

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.spark import reference
 from tests.support.spark_reads import SparkTestStore, columns, values
 from tests.support.tiers import in_gate
 from zaqar_redis.spark.columns import schema_of
@@ -59,6 +60,21 @@ def test_spark_finds_the_format_and_reads_a_queue(
         (number + 1, number) for number in range(1000)
     ]
     assert frame.where("created <= current_timestamp() AND expires > created").count() == 1000
+
+
+def test_first_query_of_the_document_survives_json_that_spark_refuses(
+    spark: SparkSession, store: SparkTestStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bodies = ['{"a":1,"a":2}', '{"a":3}', "1e400", "1" * 41]
+    frame = spark.createDataFrame([(body,) for body in bodies], "body STRING").coalesce(1)
+    _with(frame.write.format("zaqar").mode("append"), store, {"queue": "orders"}).save()
+    exec(reference.printed("try_parse_json", store.uri, store.project), {})
+    shown = [line.split("|")[-2].strip() for line in capsys.readouterr().out.splitlines()[3:-2]]
+    assert shown == ["NULL", '{"a":3}', '"Infinity"', "1.111111111111111E40"]
+    with _setting(spark, "spark.sql.variant.allowDuplicateKeys", "true"):
+        both = read(spark, store, subscribe="orders").limit(1)
+        (row,) = both.selectExpr("to_json(parse_json(cast(body AS string))) AS body").collect()
+    assert row["body"] == '{"a":2}'
 
 
 def test_schema_projects(spark: SparkSession, store: SparkTestStore) -> None:
