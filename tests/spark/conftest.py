@@ -76,7 +76,7 @@ _SETTINGS = {
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session of all tests: a test restores the settings that it changes."""
     servers.program("java")
     with pytest.MonkeyPatch.context() as environment:
@@ -85,7 +85,8 @@ def spark() -> Iterator[SparkSession]:
         known = os.environ.get("PYTHONPATH", "")
         environment.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(_ROOT), known])))
         builder = SparkSession.builder.master("local[2]").appName("tests")
-        for name, value in _SETTINGS.items():
+        tables = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+        for name, value in (_SETTINGS | tables).items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("OFF")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark import reference
@@ -84,6 +85,60 @@ def test_schema_projects(spark: SparkSession, store: SparkTestStore) -> None:
     assert frame.columns == ["rank", "id"]
     assert {row["rank"]: row["id"] for row in frame.collect()} == store.ids()
     assert read(spark, store, columns="body").schema == schema_of("body")
+
+
+def test_temporary_view_of_the_document_reads_a_queue(
+    spark: SparkSession, store: SparkTestStore
+) -> None:
+    store.post(1, 2, queue="orders")
+    create, select, _ = reference.printed("TEMPORARY VIEW", store.uri, store.project).split(";")
+    spark.sql(create)
+    try:
+        (row,) = spark.sql(select).collect()
+        assert (row["queue"], row["messages"]) == ("orders", 2)
+    finally:
+        spark.catalog.dropTempView("orders")
+
+
+def test_table_is_refused_with_what_to_do_instead(
+    spark: SparkSession, store: SparkTestStore
+) -> None:
+    options = f"OPTIONS (uri '{store.uri}', project '{store.project}', subscribe 'q')"
+    why = "use CREATE TEMPORARY VIEW … USING zaqar OPTIONS (…) instead of CREATE TABLE"
+    _refused(spark, lambda: spark.sql(f"CREATE TABLE refused USING zaqar {options}"), why)
+    # Of a table with columns of its own the source sees nothing before it is read.
+    spark.sql(f"CREATE TABLE with_columns (id STRING) USING zaqar {options}")
+    try:
+        _refused(spark, lambda: spark.sql("SELECT id FROM with_columns").collect(), why)
+    finally:
+        spark.sql("DROP TABLE with_columns")
+
+
+def test_stream_of_the_document_appends_each_batch_to_a_delta_table_once(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
+) -> None:
+    code = reference.printed("foreachBatch(append)", store.uri, store.project)
+    code = code.replace('"lake/', f'"{tmp_path}/lake/')
+    commits = tmp_path / "lake" / "checkpoints" / "orders" / "commits"
+
+    def run() -> list[int]:
+        names: dict[str, Any] = {"spark": spark}
+        exec(code, names)
+        try:
+            names["query"].processAllAvailable()
+        finally:
+            names["query"].stop()
+        table = DeltaTable(tmp_path / "lake" / "orders").to_pyarrow_table()
+        return sorted(table["rank"].to_pylist())
+
+    store.post(1, 2, queue="orders")
+    assert run() == [1, 2]
+    # As if it had died before Spark logged the end of the batch.
+    last = max(int(file.name) for file in commits.glob("[0-9]*"))
+    (commits / str(last)).unlink()
+    (commits / f".{last}.crc").unlink()
+    store.post(3, queue="orders")
+    assert run() == [1, 2, 3]
 
 
 def test_empty_queue_gives_an_empty_table(spark: SparkSession, store: SparkTestStore) -> None:

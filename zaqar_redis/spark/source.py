@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from zaqar_redis.spark.stores import StoreConfig
 
 
+#: A property of tables: of the calls for a schema, only that of CREATE TABLE passes it.
+_TABLE = "provider"
+_NO_TABLES = (
+    "Spark passes the options of a table to no source in Python; use CREATE TEMPORARY VIEW … "
+    "USING zaqar OPTIONS (…) instead of CREATE TABLE"
+)
+
+
 class ZaqarDataSource(DataSource):
     """Queues, and topics, as tables and streams.  doc/spark.md has the options and the columns.
 
@@ -35,8 +43,11 @@ class ZaqarDataSource(DataSource):
         return "zaqar"
 
     def schema(self) -> StructType:
+        from zaqar_redis import errors
         from zaqar_redis.spark import columns
 
+        if _TABLE in self.options:
+            raise errors.BadConfiguration(_NO_TABLES)
         names = self.options.get("columns")
         return columns.schema_of(names) if names else columns.default_schema()
 
@@ -85,10 +96,13 @@ class ZaqarDataSource(DataSource):
         return sink.stream_writer(config, options, schema, overwrite)
 
     def _opened(self, use: str) -> tuple[SourceOptions, StoreConfig]:
+        from zaqar_redis import errors
         from zaqar_redis.spark import permissions
-        from zaqar_redis.spark.options import CLAIM, SINK, STREAM, WRITE, SourceOptions
+        from zaqar_redis.spark.options import CLAIM, READS, SINK, STREAM, WRITE, SourceOptions
         from zaqar_redis.spark.stores import StoreConnections, store_config
 
+        if use in READS and not self.options:  # a table with columns of its own
+            raise errors.BadConfiguration(f"no option is given: {_NO_TABLES}")
         options = SourceOptions(use, self.options)
         config = store_config(options)
         with StoreConnections(config) as stores:
