@@ -74,7 +74,6 @@ def test_message_columns_have_all_values(store: SparkTestStore) -> None:
     [
         ({}, range(1, 11)),
         ({"startingOffsets": "earliest", "endingOffsets": "latest"}, range(1, 11)),
-        ({"startingOffsets": "latest"}, ()),
         ({"startingOffsets": '{"q": 4}'}, range(4, 11)),
         ({"startingOffsets": '{"q": -2}', "endingOffsets": '{"q": -1}'}, range(1, 11)),
         ({"startingOffsets": '{"q": -1}'}, ()),
@@ -127,9 +126,19 @@ def test_offset_of_another_epoch_is_data_loss(store: SparkTestStore) -> None:
         read(store, endingOffsets=at)
 
 
-def test_offset_beyond_the_end_is_data_loss(store: SparkTestStore) -> None:
+def test_batch_that_starts_at_the_latest_message_is_an_error(store: SparkTestStore) -> None:
+    store.post(1)
+    why = 'option "startingOffsets": a batch has nothing behind the latest message'
+    with pytest.raises(BadConfiguration, match=why):
+        read(store, startingOffsets="latest")
+
+
+def test_starting_offset_beyond_the_end_is_an_error_that_names_the_option(
+    store: SparkTestStore,
+) -> None:
     store.post(1, 2, 3)
-    with pytest.raises(DataLoss, match="up to rank 5 and ends at 4, in the same epoch"):
+    why = '^option "startingOffsets": the queue "q" ends at rank 4, before 5; give another rank, or'
+    with pytest.raises(DataLoss, match=why):
         read(store, startingOffsets='{"q": 5}')
     assert read(store, startingOffsets='{"q": 5}', failOnDataLoss=False) == []
 

@@ -20,16 +20,14 @@ from tests.support.spark_reads import (
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.spark.options import (
     BATCH,
-    EARLIEST_OFFSET,
     ENVIRONMENT,
-    LATEST_OFFSET,
     OPTIONS,
     SINK,
     STREAM,
     WRITE,
-    OffsetPosition,
     SourceOptions,
 )
+from zaqar_redis.spark.positions import EARLIEST_OFFSET, LATEST_OFFSET, OffsetPosition
 
 USES = (BATCH, STREAM, WRITE, SINK)
 DOC = Path(__file__).parents[2] / "doc" / "spark.md"
@@ -113,7 +111,7 @@ BAD = {
         "{",
     ],
     "startingTimestamp": ["", "-1", "now", "1" * 19],
-    "endingOffsets": ["newest"],
+    "endingOffsets": ["newest", "earliest"],
     "endingTimestamp": ["-1"],
     "minPartitions": ["0", "10001"],
     "maxRecordsPerPartition": ["999"],
@@ -175,6 +173,13 @@ def test_invalid_value_error_names_the_option(name: str, text: str) -> None:
         SourceOptions(_use(name), {name.lower(): text})
 
 
+@pytest.mark.parametrize("epoch", ['"4f2a"', '"00112233AABBCCDD"', "7"])
+def test_malformed_epoch_error_names_its_queue_and_form(epoch: str) -> None:
+    why = f'the epoch of "q" must be 16 hexadecimal digits in lower case, .* not {epoch}$'
+    with pytest.raises(BadConfiguration, match=f'^option "startingOffsets": {why}'):
+        SourceOptions(STREAM, {"startingOffsets": f'{{"q": {{"epoch": {epoch}, "offset": 1}}}}'})
+
+
 def test_pattern_matches_whole_names() -> None:
     pattern = SourceOptions(BATCH, {"subscribePattern": "orders-.*"})["subscribePattern"]
     assert pattern.fullmatch("orders-1")
@@ -195,8 +200,15 @@ def test_defaults_match_the_reference(use: str) -> None:
 def test_unknown_option_error_lists_the_known_ones(use: str) -> None:
     known = ", ".join(option.name for option in OPTIONS if use in option.uses)
     with pytest.raises(BadConfiguration) as caught:
-        SourceOptions(use, {"subscribbe": "q"})
-    assert str(caught.value) == f'unknown option "subscribbe"; for a {use} there are: {known}'
+        SourceOptions(use, {"nothing": "q"})
+    assert str(caught.value) == f'unknown option "nothing"; for a {use} there are: {known}'
+
+
+@pytest.mark.parametrize("name", ["startingOffset", "startingoffset"])
+def test_misspelt_option_error_suggests_the_right_spelling(name: str) -> None:
+    with pytest.raises(BadConfiguration) as caught:
+        SourceOptions(BATCH, {name: "earliest"})
+    assert str(caught.value) == f'unknown option "{name}"; did you mean "startingOffsets"?'
 
 
 @pytest.mark.parametrize(
@@ -245,16 +257,24 @@ def test_missing_uri_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_uri_given_twice_is_an_error() -> None:
-    with pytest.raises(BadConfiguration, match='exactly one of the options "uri", "uriFile"'):
+    with pytest.raises(BadConfiguration, match='options "uri" and "uriFile" exclude each other'):
         SourceOptions(BATCH, {"uri": "redis://h", "urifile": "/x"}).uri()
 
 
-@pytest.mark.parametrize("options", [{}, {"subscribe": "q", "subscribePattern": ".*"}])
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({}, 'one of the options "subscribe" and "subscribePattern" must be given'),
+        (
+            {"subscribe": "q", "subscribePattern": ".*"},
+            'the options "subscribe" and "subscribePattern" exclude each other; give one of them',
+        ),
+    ],
+)
 def test_queues_given_other_than_once_are_an_error(
-    store: SparkTestStore, options: dict[str, str]
+    store: SparkTestStore, options: dict[str, str], why: str
 ) -> None:
     store.create()
-    why = 'exactly one of the options "subscribe", "subscribePattern" must be given'
     with pytest.raises(BadConfiguration, match=why):
         BatchRead(store.source(**options))
     query = SimulatedQuery(store.source(**options))
@@ -267,10 +287,12 @@ def test_queues_given_other_than_once_are_an_error(
     ("one", "other"),
     [("startingTimestamp", "startingOffsets"), ("endingTimestamp", "endingOffsets")],
 )
-def test_bound_given_twice_is_an_error(store: SparkTestStore, one: str, other: str) -> None:
+def test_bounds_that_exclude_each_other_are_an_error(
+    store: SparkTestStore, one: str, other: str
+) -> None:
     store.post("hello")
-    with pytest.raises(BadConfiguration, match=f'exactly one of the options "{one}", "{other}"'):
-        BatchRead(store.source(**{"subscribe": "q", one: 0, other: "earliest"}))
+    with pytest.raises(BadConfiguration, match=f'the options "{one}" and "{other}" exclude each'):
+        BatchRead(store.source(**{"subscribe": "q", one: 0, other: '{"q": 1}'}))
 
 
 @pytest.mark.parametrize("name", ["startingOffsets", "endingOffsets"])

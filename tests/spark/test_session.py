@@ -217,7 +217,7 @@ def test_claiming_stream_empties_a_queue(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"subscribbe": "q"}, 'unknown option "subscribbe"; for a batch read there are: uri, '),
+        ({"subscribbe": "q"}, 'unknown option "subscribbe"; did you mean "subscribe"?'),
         ({"queue": "q"}, 'the option "queue" is none of a batch read'),
         ({"columns": "bodi"}, 'there is no column "bodi", only project, queue'),
         ({"subscribe": "nowhere"}, 'option "subscribe": there is no queue "nowhere"'),

@@ -369,7 +369,7 @@ def test_two_batch_limits_are_an_error(store: SparkTestStore, claiming: dict[str
     data_source = store.source(
         subscribe="q", maxOffsetsPerTrigger=5, maxBytesPerTrigger="1k", **claiming
     )
-    why = 'exactly one of the options "maxOffsetsPerTrigger", "maxBytesPerTrigger"'
+    why = 'options "maxOffsetsPerTrigger" and "maxBytesPerTrigger" exclude each other'
     with pytest.raises(BadConfiguration, match=why):
         data_source.streamReader(columns(data_source))
 

@@ -8,7 +8,7 @@ misspelt limit would otherwise be no limit.
 
 from __future__ import annotations
 
-import json
+import difflib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from zaqar_redis import errors, rules
-from zaqar_redis.spark import offsets
+from zaqar_redis.spark import positions
 
 #: The environment variable of the URI when no option gives it: query plans show options,
 #: and a URI may have a password in it.
@@ -29,7 +29,6 @@ READS = (BATCH, STREAM)
 _WRITES = (WRITE, SINK)
 _ALL = (*READS, *_WRITES)
 
-EARLIEST, LATEST = "earliest", "latest"
 BROWSE, CLAIM = "browse", "claim"
 QUEUE, TOPIC = "queue", "topic"
 LEDGER, STAGED, NONE = "ledger", "staged", "none"
@@ -150,58 +149,6 @@ def _project(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True)
-class OffsetPosition:
-    """Where to begin or to end in one queue."""
-
-    #: None: whatever epoch the queue has
-    epoch: str | None
-    #: the rank; `EARLIEST_OFFSET` or `LATEST_OFFSET`
-    offset: int
-
-
-#: As in Spark's Kafka source: the oldest message, and behind the newest.
-EARLIEST_OFFSET, LATEST_OFFSET = -2, -1
-
-OffsetPositions = str | dict[str, OffsetPosition]
-
-
-def _positions(text: str) -> OffsetPositions:
-    if text.lower() in (EARLIEST, LATEST):
-        return text.lower()
-    try:
-        given = json.loads(text)
-        if not isinstance(given, dict):
-            raise TypeError
-        return {name: _position(value) for name, value in given.items()}
-    except (TypeError, ValueError, KeyError) as error:
-        raise ValueError(
-            'it must be earliest, latest, or JSON like {"queue": {"epoch": "…", "offset": 7}} or '
-            '{"queue": 7}; the offsets -2 and -1 are the earliest and the latest'
-        ) from error
-
-
-def _by_queue(
-    positions: dict[str, OffsetPosition], project: str, kind: str
-) -> dict[str, OffsetPosition]:
-    """Returns positions by stored name, without the project that checkpoints prefix."""
-    own, prefix = offsets.key(project, ""), rules.TOPIC_PREFIX if kind == TOPIC else ""
-    return {
-        prefix + key.removeprefix(own).removeprefix(prefix): position
-        for key, position in positions.items()
-    }
-
-
-def _position(value: Any) -> OffsetPosition:
-    epoch = value.get("epoch") if isinstance(value, dict) else None
-    offset = value["offset"] if isinstance(value, dict) else value
-    if isinstance(offset, bool) or not isinstance(offset, int) or offset < EARLIEST_OFFSET:
-        raise TypeError
-    if epoch is not None and not re.fullmatch(r"[0-9a-f]{16}", epoch):
-        raise TypeError
-    return OffsetPosition(epoch, offset)
-
-
 #: All options, in the order of the reference.
 OPTIONS: tuple[Option, ...] = (
     Option("uri", _ALL, _text, None, f"the store: `redis://`, `rediss://`, `unix://`, "
@@ -223,13 +170,14 @@ OPTIONS: tuple[Option, ...] = (
            "of a queue must match; a stream looks for new ones every 10 s"),
     Option("columns", READS, _text, None, "only these columns, separated by commas; the same as "
            "`.schema(…)` with their types"),
-    Option("startingOffsets", READS, _positions, None, "`earliest` (default of a batch), `latest` "
-           "(default of a stream), or JSON `{queue: {\"epoch\", \"offset\"}}`, by rank, also as "
-           "a checkpoint has it; the checkpoint of a stream goes before it"),
+    Option("startingOffsets", READS, positions.read, None, "`earliest` (default of a batch), "
+           "`latest` (default of a stream; an error in a batch), or JSON `{queue: {\"epoch\", "
+           "\"offset\"}}`, by rank, also as a checkpoint has it; the checkpoint of a stream goes "
+           "before it"),
     Option("startingTimestamp", READS, _int(0), None, "instead: from the first message created "
            "at this time on, in ms since 1970"),
-    Option("endingOffsets", (BATCH,), _positions, LATEST, "where to end, the offset itself "
-           "excluded"),
+    Option("endingOffsets", (BATCH,), positions.read_end, positions.LATEST, "where to end, the "
+           "offset itself excluded; `earliest` is an error"),
     Option("endingTimestamp", (BATCH,), _int(0), None, "instead: before the first message "
            "created at this time, in ms since 1970"),
     Option("minPartitions", READS, _int(1, 10_000), None, "at least so many tasks, but none of "
@@ -322,24 +270,30 @@ class SourceOptions:
                 return tuple(dict.fromkeys(stored_name(kind, name) for name in value))
             if option.name == "queue":
                 return stored_name(kind, value)
-            if option.read is _positions and isinstance(value, dict):
-                return _by_queue(value, self["project"], kind)
+            if isinstance(value, dict):
+                return positions.by_stored_name(value, self["project"], topics=kind == TOPIC)
         except ValueError as error:
             raise errors.BadConfiguration(f'option "{option.name}": {error}') from error
         return value
 
-    def exactly_one_of(self, *names: str) -> str:
-        """Returns the one of these that is given.  Raises BadConfiguration unless just one is."""
-        given = [name for name in names if name in self.given]
-        if len(given) != 1:
-            words = ", ".join(f'"{name}"' for name in names)
-            raise errors.BadConfiguration(f"exactly one of the options {words} must be given")
-        return given[0]
+    def at_most_one_of(self, *names: str) -> None:
+        """Raises BadConfiguration when more than one of these is given."""
+        given = [f'"{name}"' for name in names if name in self.given]
+        if len(given) > 1:
+            raise errors.BadConfiguration(
+                f"the options {' and '.join(given)} exclude each other; give one of them"
+            )
+
+    def exactly_one_of(self, *names: str) -> None:
+        """Raises BadConfiguration unless just one of these is given."""
+        self.at_most_one_of(*names)
+        if self.given.isdisjoint(names):
+            words = " and ".join(f'"{name}"' for name in names)
+            raise errors.BadConfiguration(f"one of the options {words} must be given")
 
     def uri(self) -> str:
         """Returns the URI of the store.  Raises BadConfiguration when nothing gives it."""
-        if "uri" in self.given and "uriFile" in self.given:
-            self.exactly_one_of("uri", "uriFile")
+        self.at_most_one_of("uri", "uriFile")
         if "uriFile" in self.given:
             return _content(self["uriFile"])
         uri: str | None = self["uri"] or os.environ.get(ENVIRONMENT)
@@ -369,7 +323,11 @@ def _read(option: Option, text: str) -> Any:
 
 
 def _unknown(name: str, option: Option | None, use: str) -> str:
-    known = ", ".join(option.name for option in OPTIONS if use in option.uses)
-    if option is None:
-        return f'unknown option "{name}"; for a {use} there are: {known}'
-    return f'the option "{option.name}" is none of a {use}; there are: {known}'
+    names = {each.name.lower(): each.name for each in OPTIONS if use in each.uses}
+    known = ", ".join(names.values())
+    if option is not None:
+        return f'the option "{option.name}" is none of a {use}; there are: {known}'
+    # Spark writes all names in lower case: the user has not.
+    near = difflib.get_close_matches(name.lower(), names, 1)
+    meant = f'; did you mean "{names[near[0]]}"?' if near else ""
+    return f'unknown option "{name}"{meant or f"; for a {use} there are: {known}"}'

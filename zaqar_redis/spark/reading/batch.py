@@ -22,7 +22,8 @@ from pyspark.sql.datasource import (
 )
 
 from zaqar_redis import errors
-from zaqar_redis.spark.options import EARLIEST, LATEST, SourceOptions
+from zaqar_redis.spark.options import SourceOptions
+from zaqar_redis.spark.positions import EARLIEST, LATEST
 from zaqar_redis.spark.reading import partition_reader, partitions, selection
 from zaqar_redis.spark.reading.partition_reader import ReadSpec
 from zaqar_redis.spark.reading.partitions import RangePartition
@@ -32,11 +33,16 @@ from zaqar_redis.storage.redis.bulk import range_reader
 
 
 class BatchReader(DataSourceReader):
-    """A batch read.  Raises BadConfiguration when the store cannot be used."""
+    """A batch read.  Raises BadConfiguration when options, or the store, cannot be used."""
 
     def __init__(
         self, config: StoreConfig, options: SourceOptions, columns: tuple[str, ...]
     ) -> None:
+        if options["startingOffsets"] == LATEST:
+            raise errors.BadConfiguration(
+                'option "startingOffsets": a batch has nothing behind the latest message; '
+                "give earliest, or ranks"
+            )
         self._config = config
         self._options = options
         self._read_spec = ReadSpec(
@@ -132,7 +138,7 @@ class _BatchPlanner:
 
     def _end(self, snapshot: QueueSnapshot) -> int:
         if "endingTimestamp" in self._options.given:
-            self._options.exactly_one_of("endingTimestamp", "endingOffsets")
+            self._options.at_most_one_of("endingTimestamp", "endingOffsets")
             return self._selection.seek(snapshot, self._options["endingTimestamp"])
         watermarks = snapshot.watermarks
         position = selection.position_for(self._options["endingOffsets"], snapshot.queue, LATEST)

@@ -19,7 +19,8 @@ from pyspark.sql.streaming.datasource import ReadLimit
 
 from zaqar_redis.spark import offsets
 from zaqar_redis.spark.offsets import Offset, QueueOffset
-from zaqar_redis.spark.options import LATEST, SourceOptions
+from zaqar_redis.spark.options import SourceOptions
+from zaqar_redis.spark.positions import LATEST
 from zaqar_redis.spark.reading import data_loss, partition_reader, partitions, selection
 from zaqar_redis.spark.reading.partition_reader import ReadSpec
 from zaqar_redis.spark.reading.partitions import RangePartition

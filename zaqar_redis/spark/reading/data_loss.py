@@ -47,6 +47,20 @@ def resume_rank(
     return offset
 
 
+def starting_rank(
+    queue: str, epoch: str | None, offset: int, watermarks: Watermarks, fail: bool
+) -> int:
+    """The same for an offset that options give, of which nothing was read yet."""
+    if epoch in (None, watermarks.epoch) and offset > watermarks.next_rank:
+        _lost(
+            f'option "startingOffsets": the queue "{queue}" ends at rank {watermarks.next_rank}, '
+            f"before {offset}",
+            fail,
+            'give another rank, or set the option "failOnDataLoss" to false to begin at the end',
+        )
+    return resume_rank(queue, epoch, min(offset, watermarks.next_rank), watermarks, fail)
+
+
 def queue_deleted(queue: str, epoch: str, offset: int, fail: bool) -> None:
     """Reports that the queue does not exist.  Raises DataLoss if it is to *fail*."""
     _lost(
@@ -56,7 +70,7 @@ def queue_deleted(queue: str, epoch: str, offset: int, fail: bool) -> None:
     )
 
 
-def _lost(what: str, fail: bool) -> None:
+def _lost(what: str, fail: bool, hint: str = _HINT) -> None:
     if fail:
-        raise DataLoss(f"{what}; {_HINT}")
+        raise DataLoss(f"{what}; {hint}")
     LOG.warning("%s", what, extra={"action": "data_lost"})

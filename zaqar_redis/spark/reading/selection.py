@@ -12,14 +12,13 @@ from zaqar_redis.keyspace.client import CommandRefused
 from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.records import Watermarks
 from zaqar_redis.spark import permissions
-from zaqar_redis.spark.options import (
+from zaqar_redis.spark.options import TOPIC, SourceOptions
+from zaqar_redis.spark.positions import (
     EARLIEST,
     EARLIEST_OFFSET,
     LATEST_OFFSET,
-    TOPIC,
     OffsetPosition,
     OffsetPositions,
-    SourceOptions,
 )
 from zaqar_redis.spark.reading import data_loss
 from zaqar_redis.spark.stores import StoreConnections, StoreLocation
@@ -104,15 +103,12 @@ class QueueSelection:
         Raises BadConfiguration, and data_loss.DataLoss when the rank does not exist.
         """
         if "startingTimestamp" in self._options.given:
-            self._options.exactly_one_of("startingTimestamp", "startingOffsets")
+            self._options.at_most_one_of("startingTimestamp", "startingOffsets")
             return self.seek(snapshot, self._options["startingTimestamp"])
         position = position_for(self._options["startingOffsets"], snapshot.queue, default)
-        return data_loss.resume_rank(
-            snapshot.queue,
-            position.epoch,
-            resolve_rank(position, snapshot.watermarks),
-            snapshot.watermarks,
-            self._options["failOnDataLoss"],
+        rank, fail = resolve_rank(position, snapshot.watermarks), self._options["failOnDataLoss"]
+        return data_loss.starting_rank(
+            snapshot.queue, position.epoch, rank, snapshot.watermarks, fail
         )
 
     def seek(self, snapshot: QueueSnapshot, created: int) -> int:

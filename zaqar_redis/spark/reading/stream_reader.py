@@ -41,8 +41,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise errors.BadConfiguration(
                     f'option "{name}" means nothing with consume={consume}'
                 )
-        if options.given.issuperset((_ROWS, _BYTES)):
-            options.exactly_one_of(_ROWS, _BYTES)  # Spark knows no limit by both
+        options.at_most_one_of(_ROWS, _BYTES)  # Spark knows no limit by both
         self._config = config
         self._options = options
         self._columns = columns
