@@ -70,6 +70,23 @@ def test_missing_library_is_reported_before_spark_starts(
     assert what in text
 
 
+@pytest.mark.parametrize(
+    ("master", "what"),
+    [
+        ("nowhere", '"nowhere" is no master of Spark; it must be like local[2], spark://host:7077'),
+        ("local[two]", '"local[two]" is no master of Spark'),
+        ("spark://127.0.0.1:1", "spark://127.0.0.1:1 cannot be reached: [Errno 111]"),
+        ("spark://127.0.0.1", "spark://127.0.0.1 cannot be reached: "),
+    ],
+)
+def test_unusable_master_is_reported_in_one_line(master: str, what: str) -> None:
+    words = ("archive", "--queue", "q", "--master", master, "--storage", "redis://127.0.0.1:1")
+    code, text = run_after("", "pipeline", *words, "target")
+    assert code == 1
+    assert text.splitlines() == [text.strip()]
+    assert what in text
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_analytics_of_an_archive_needs_no_store(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from tests.support import servers
 from zaqar_redis import clock
 from zaqar_redis.keyspace import envelope, keys
@@ -39,6 +41,18 @@ class PooledProject:
 
     def close(self) -> None:
         self.stores.close()
+
+    @contextlib.contextmanager
+    def draining(self, name: str) -> Iterator[None]:
+        """Marks a pool as draining, without a service that would drain it."""
+        pools = RedisPools(self.client(self.uri))
+        pool = pools.get(name).run()
+        assert pool is not None
+        pools.put(msgspec.structs.replace(pool, draining=True), canonical=pool.uri).run()
+        try:
+            yield
+        finally:
+            pools.put(pool, canonical=pool.uri).run()
 
     def client(self, uri: str) -> BlockingClient:
         return self.stores.client(uri)

@@ -342,6 +342,18 @@ def test_migration_waits_for_another_mover(spark: SparkSession, pooled: PooledPr
     assert counts(move(spark, pooled, "q"), "queues") == {"moved": 1}
 
 
+def test_target_pool_that_is_draining_is_refused_with_the_reason(
+    spark: SparkSession, pooled: PooledProject
+) -> None:
+    pooled.post("q", 1)
+    target = pooled.other("q")
+    with (
+        pooled.draining(target),
+        pytest.raises(errors.BadConfiguration, match=f'the pool "{target}" is draining and takes'),
+    ):
+        move(spark, pooled, "q", to_pool=target)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

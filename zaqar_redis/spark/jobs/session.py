@@ -6,22 +6,33 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self, cast
+from urllib.parse import urlsplit
 
 import py4j
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from zaqar_redis import errors
 from zaqar_redis.spark.source import ZaqarDataSource
 
 #: Spark master of jobs when none is given.
 _MASTER = "local[*]"
+#: What Spark's own cluster managers accept.
+_MASTERS = re.compile(
+    r"local(\[([0-9]+|\*)(\s*,\s*[0-9]+)?\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://.+"
+)
+#: Scheme of masters of standalone clusters, and the seconds to wait for one.
+_STANDALONE = "spark://"
+_CONNECT_SECONDS = 10.0
 #: Seconds that Ctrl-C waits for Java, which may be busy, or hang.
 _CANCEL_TIMEOUT_SECONDS = 5.0
 
@@ -58,6 +69,7 @@ def session(
 
     *master* is where to run, else what spark-submit or ``SPARK_MASTER`` gives, else all
     cores of this machine.  An active session of the caller is used, and not stopped.
+    Raises BadConfiguration when it is no master of Spark's.
     A new local session, and this process, get the *priority*, LOW or NORMAL; Ctrl-C cancels
     its jobs, and raises KeyboardInterrupt here.
     """
@@ -159,6 +171,7 @@ def _create_session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     chosen = master or (None if submitted else os.environ.get("SPARK_MASTER", _MASTER))
     if chosen is not None:
+        _check_master(chosen)
         builder = builder.master(chosen)
     given = dict(_SETTINGS)
     if chosen is not None and chosen.startswith("local"):
@@ -171,6 +184,27 @@ def _create_session(
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def _check_master(master: str) -> None:
+    """Raises BadConfiguration where Spark would print a stack trace, after minutes for some."""
+    if not _MASTERS.fullmatch(master):
+        raise errors.BadConfiguration(
+            f'--master, or SPARK_MASTER: "{master}" is no master of Spark; it must be like '
+            "local[2], spark://host:7077, yarn or k8s://https://host:443"
+        )
+    if not master.startswith(_STANDALONE):
+        return
+    why: Exception | None = None
+    for address in master.removeprefix(_STANDALONE).split(","):  # one of them leads
+        try:
+            parts = urlsplit(f"//{address}")
+            socket.create_connection((parts.hostname, parts.port), _CONNECT_SECONDS).close()
+        except (OSError, ValueError, TypeError) as error:
+            why = error
+        else:
+            return
+    raise errors.BadConfiguration(f"--master, or SPARK_MASTER: {master} cannot be reached: {why}")
 
 
 def _lower_priority() -> None:

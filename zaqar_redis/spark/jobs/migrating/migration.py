@@ -184,9 +184,12 @@ async def _check_pools(driver: PooledDriver, spec: MigrationSpec, scope: Resolve
         raise errors.BadConfiguration(f'--from-pool: there is no pool "{scope.pool}"')
     if spec.pool is None or spec.pool == DEFAULT_POOL:
         return
-    if spec.pool not in pools or pools[spec.pool].draining:
+    if spec.pool not in pools:
+        raise errors.BadConfiguration(f'--to-pool: there is no pool "{spec.pool}"')
+    if pools[spec.pool].draining:
         raise errors.BadConfiguration(
-            f'--to-pool: there is no pool "{spec.pool}" that takes queues'
+            f'--to-pool: the pool "{spec.pool}" is draining and takes no queues; name another, or '
+            f"end that by: zaqar-redis pool drain --undo {spec.pool}"
         )
 
 
