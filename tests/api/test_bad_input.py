@@ -76,6 +76,28 @@ def test_documents_of_300_kilobytes_are_refused(rich: ZaqarTestClient, endpoint:
     assert rich.get("/queues").json()["queues"] == []
 
 
+@pytest.mark.parametrize(
+    ("body", "half"),
+    [
+        (rb'"\ud800"', r"\ud800"),
+        (rb'"a long text behind \uDBFF it"', r"\uDBFF"),
+        (rb'"\ud83d\ud83d\ude00"', r"\ud83d"),
+        (rb'{"\\\ud800": 1}', r"\ud800"),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_named(api: ZaqarTestClient, body: bytes, half: str) -> None:
+    answer = api.request("POST", "/queues/q/messages", content=b'{"messages":[{"body":%s}]}' % body)
+    refused(answer, 400, f"could not be parsed: {half} is half of a surrogate pair")
+
+
+def test_escaped_backslash_is_no_surrogate(api: ZaqarTestClient) -> None:
+    content = rb'{"messages":[{"body":"\\ud800"}]}'
+    answer = api.request("POST", "/queues/q/messages", content=content)
+    assert answer.status_code == 201, answer.text
+    answer = api.request("POST", "/queues/q/messages", content=content[:-2])
+    refused(answer, 400, "truncated")
+
+
 WRONG: list[tuple[bytes, str]] = [
     (b"{}", "messages"),
     (b'{"messages": []}', "messages"),

@@ -37,6 +37,10 @@ def text_peer(service: servers.RunningService, project: str) -> Iterator[ApiPeer
         ("{", "Can't decode text (JSON) request. "),
         ('{"action": nothing}', "Can't decode text (JSON) request. "),
         ('{"body": ' + "[" * 60_000, "Can't decode text (JSON) request. "),
+        (
+            '{"action": "message_post", "body": {"messages": [{"body": "\\ud800"}]}}',
+            "Can't decode text (JSON) request. DecodeError: \\ud800 is half of a surrogate pair",
+        ),
         ("[1]", "Unexpected body type. Expected dict or dict like."),
         ("null", "Unexpected body type. Expected dict or dict like."),
         (b"", "Can't decode binary (MessagePack) request. "),

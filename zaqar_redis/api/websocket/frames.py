@@ -40,7 +40,8 @@ def decode(frame: bytes, binary: bool) -> RequestFrame:
         text = "Unexpected body type. Expected dict or dict like."
     except _UNTRANSLATABLE as error:
         encoding = "binary (MessagePack)" if binary else "text (JSON)"
-        text = f"Can't decode {encoding} request. {type(error).__name__}: {error}"
+        why = error if binary else documents.parse_problem(error, frame)
+        text = f"Can't decode {encoding} request. {type(error).__name__}: {why}"
     raise FrameRejected(400, text)
 
 
