@@ -191,8 +191,9 @@ OPTIONS: tuple[Option, ...] = (
            "Redis has not removed yet"),
     Option("includeClaimed", (BATCH,), _flag, "true", "also messages that a claim holds"),
     Option("includeDelayed", (BATCH,), _flag, "true", "also messages whose delay has not ended"),
-    Option("pushdown", (BATCH,), _flag, "false", "let filters on queue and rank choose what is "
-           "fetched; needs `spark.sql.python.filterPushdown.enabled`"),
+    Option("pushdown", (BATCH,), _flag, None, "whether filters on queue and rank choose what is "
+           "fetched: by default where `spark.sql.python.filterPushdown.enabled` is true; `true` is "
+           "an error elsewhere"),
     Option("failOnDataLoss", READS, _flag, "true", "whether to fail when messages that were to be "
            "read cannot be any more"),
     Option("maxOffsetsPerTrigger", (STREAM,), _int(1), None, "ranks in a batch, shared by the "

@@ -57,8 +57,7 @@ class ZaqarDataSource(DataSource):
         from zaqar_redis.spark.reading import batch
 
         options, config = self._opened(BATCH)
-        kind = batch.FilteringReader if options["pushdown"] else batch.BatchReader
-        return kind(config, options, columns.projected_columns(schema, options["columns"]))
+        return batch.reader(config, options, columns.projected_columns(schema, options["columns"]))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from zaqar_redis import errors

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -30,6 +31,16 @@ from zaqar_redis.spark.reading.partitions import RangePartition
 from zaqar_redis.spark.reading.selection import QueueSelection, QueueSnapshot
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 from zaqar_redis.storage.redis.bulk import range_reader
+
+#: The module of the process in which Spark pushes filters: it starts it where that is on.
+_PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+def reader(config: StoreConfig, options: SourceOptions, columns: tuple[str, ...]) -> BatchReader:
+    """Returns the reader of a batch.  Raises BadConfiguration as it does."""
+    # Spark tells a source neither its setting for that, nor passes filters later.
+    pushed = options["pushdown"] if "pushdown" in options.given else _PUSHING in sys.modules
+    return (FilteringReader if pushed else BatchReader)(config, options, columns)
 
 
 class BatchReader(DataSourceReader):
