@@ -69,6 +69,18 @@ def test_batch_is_claimed_and_deleted_at_the_next_plan(store: SparkTestStore, st
     assert store.leases() == {}
 
 
+def test_progress_has_the_messages_that_a_claimed_batch_leaves(
+    store: SparkTestStore, start: Start
+) -> None:
+    store.post(*range(5))
+    query = start(maxOffsetsPerTrigger=2, **CLAIM)
+    reported = []
+    for _ in range(4):
+        query.trigger()
+        reported.append(query.reader.reportLatestOffset()[key(store)]["lag"])
+    assert reported == [3, 1, 0, 0]
+
+
 def test_batch_is_deleted_at_its_commit(store: SparkTestStore, start: Start) -> None:
     store.post(1, 2)
     query = start(**CLAIM)

@@ -56,6 +56,7 @@ GOOD: dict[str, tuple[str, dict[str, object]]] = {
         },
     ),
     "startingTimestamp": (STREAM, {"0": 0, "1800000000000": 1_800_000_000_000}),
+    "startingOffsetsByTimestamp": (STREAM, {'{"q": 0, "r": 18}': {"q": 0, "r": 18}}),
     "endingOffsets": (BATCH, {'{"q": {"offset": 3}}': {"q": OffsetPosition(None, 3)}}),
     "endingTimestamp": (BATCH, {"5": 5}),
     "minPartitions": (BATCH, {"1": 1, "10000": 10_000}),
@@ -111,6 +112,7 @@ BAD = {
         "{",
     ],
     "startingTimestamp": ["", "-1", "now", "1" * 19],
+    "startingOffsetsByTimestamp": ["", "7", "[]", '{"q": "7"}', '{"q": -1}', '{"q": true}', "{"],
     "endingOffsets": ["newest", "earliest"],
     "endingTimestamp": ["-1"],
     "minPartitions": ["0", "10001"],
@@ -285,14 +287,19 @@ def test_queues_given_other_than_once_are_an_error(
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("startingTimestamp", "startingOffsets"), ("endingTimestamp", "endingOffsets")],
+    [
+        ("startingOffsets", "startingTimestamp"),
+        ("startingTimestamp", "startingOffsetsByTimestamp"),
+        ("endingTimestamp", "endingOffsets"),
+    ],
 )
 def test_bounds_that_exclude_each_other_are_an_error(
     store: SparkTestStore, one: str, other: str
 ) -> None:
     store.post("hello")
+    given = {name: '{"q": 1}' if "Offsets" in name else "1" for name in (one, other)}
     with pytest.raises(BadConfiguration, match=f'the options "{one}" and "{other}" exclude each'):
-        BatchRead(store.source(**{"subscribe": "q", one: 0, other: '{"q": 1}'}))
+        BatchRead(store.source(subscribe="q", **given))
 
 
 @pytest.mark.parametrize("name", ["startingOffsets", "endingOffsets"])
@@ -307,13 +314,19 @@ def test_offsets_of_unsubscribed_queues_are_an_error(store: SparkTestStore, name
     [
         "startingOffsets",
         "startingTimestamp",
+        "startingOffsetsByTimestamp",
         "minOffsetsPerTrigger",
         "maxTriggerDelay",
         "includeExpired",
     ],
 )
 def test_browsing_options_are_an_error_when_claiming(store: SparkTestStore, name: str) -> None:
-    text = {"startingOffsets": "latest", "maxTriggerDelay": "1s", "includeExpired": "true"}
+    text = {
+        "startingOffsets": "latest",
+        "startingOffsetsByTimestamp": "{}",
+        "maxTriggerDelay": "1s",
+        "includeExpired": "true",
+    }
     data_source = store.source(
         subscribe="q", consume="claim", group="g", **{name: text.get(name, "1")}
     )

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark import reference
+from tests.support import servers
 from tests.support.spark_reads import SparkTestStore, columns, values
 from tests.support.tiers import in_gate
 from zaqar_redis.spark.columns import schema_of
@@ -208,12 +209,24 @@ def test_stream_copies_each_message_once(
     assert store.last_rank("copy") == 2501
 
 
-def test_claiming_stream_empties_a_queue(
-    spark: SparkSession, store: SparkTestStore, tmp_path: Path
+def test_claiming_stream_empties_a_queue_and_a_listener_gets_its_lag(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.post(*range(2500))
+    names: dict[str, Any] = {"spark": spark}
+    exec(reference.printed("LagListener", store.uri, store.project), names)
+    lines: list[str] = []
+
+    def lags() -> list[str]:
+        lines.extend(capsys.readouterr().out.splitlines())
+        return [line.rpartition(" ")[2] for line in lines if "lags by" in line]
+
     frame = stream(spark, store, consume="claim", group="g", maxOffsetsPerTrigger=1000)
-    copy(frame, store, tmp_path)
+    try:
+        copy(frame, store, tmp_path)
+        servers.wait_for(lambda: lags() == ["1500", "500", "0"], "the reports on the lag")
+    finally:
+        spark.streams.removeListener(names["listener"])
     assert store.bodies("copy") == list(range(2500))
     assert store.bodies() == []
     assert store.leases() == {}

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from tests.spark.conftest import Start
-from tests.support.spark_reads import SimulatedQuery, SparkTestStore, columns, values
+from tests.support.spark_reads import SimulatedQuery, SparkTestStore, batch, columns, values
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.spark import offsets
 from zaqar_redis.spark.reading.data_loss import DataLoss
@@ -147,6 +147,21 @@ def test_stream_starts_at_a_timestamp(store: SparkTestStore, start: Start) -> No
     (created,) = (row["created"] for row in start(**EARLIEST).drain()[1:])
     query = start(startingTimestamp=round(created.timestamp() * 1000) - 50_000)
     assert values(query.drain()) == ["new"]
+
+
+def test_stream_starts_at_a_timestamp_of_each_queue(store: SparkTestStore, start: Start) -> None:
+    for queue in "abc":
+        store.post(f"{queue} old", ago=100, queue=queue)
+        store.post(f"{queue} new", queue=queue)
+    (created,) = (row["created"] for row in start(subscribe="a", **EARLIEST).drain()[1:])
+    middle = round(created.timestamp() * 1000) - 50_000
+    at = json.dumps({"a": middle, "b": 0})
+    query = start(subscribe="a,b,c", startingOffsetsByTimestamp=at, maxWait="0s")
+    assert sorted(values(query.drain())) == ["a new", "b new", "b old"]  # latest, of the others
+    rows = batch(store.source(subscribe="a,b,c", startingOffsetsByTimestamp=at))
+    assert sorted(values(rows)) == ["a new", "b new", "b old", "c new", "c old"]
+    with pytest.raises(BadConfiguration, match='"startingOffsetsByTimestamp": d is not among'):
+        start(startingOffsetsByTimestamp='{"d": 1}').plan()
 
 
 def test_checkpoint_precedes_starting_offsets(store: SparkTestStore, start: Start) -> None:
@@ -296,14 +311,44 @@ def test_pattern_may_match_no_queue_at_start(
     assert values(query.trigger() or []) == [1]
 
 
-def test_reported_latest_offset_is_the_watermark(store: SparkTestStore, start: Start) -> None:
+def test_progress_has_the_lag_behind_the_end_of_each_queue(
+    store: SparkTestStore, start: Start
+) -> None:
     store.post(*range(5))
-    query = start(maxOffsetsPerTrigger=2, **EARLIEST)
-    query.plan()
+    query = start(maxOffsetsPerTrigger=2, maxWait="0s", **EARLIEST)
+
+    def reported() -> dict[str, int]:
+        (found,) = query.reader.reportLatestOffset().values()
+        assert found.pop("epoch") == store.watermarks().epoch
+        return found
+
+    query.trigger()
     assert query.end[key(store)]["offset"] == 3
-    assert query.reader.reportLatestOffset() == {
-        key(store): {"epoch": store.watermarks().epoch, "offset": 6}
-    }
+    assert reported() == {"offset": 6, "lag": 3, "gone": 0}
+    store.remove(1, 2, 3, 4)  # of which two were read
+    query.trigger()
+    assert query.end[key(store)]["offset"] == 5
+    assert reported() == {"offset": 6, "lag": 1, "gone": 0}
+    store.remove(5)
+    store.post(*range(7))
+    query.restart()
+    query.latest()
+    assert reported() == {"offset": 13, "lag": 6, "gone": 0}
+
+
+def test_progress_has_the_messages_that_are_gone_unread(
+    store: SparkTestStore, start: Start
+) -> None:
+    store.post("read")
+    query = start(maxWait="0s", maxOffsetsPerTrigger=1, **EARLIEST)
+    query.trigger()
+    store.post("expired", "expired", "expired", ttl=60, ago=100)
+    store.post("new")
+    store.queues.sweep(store.project, "q").run()
+    store.remove(1)
+    query.plan()
+    (found,) = query.reader.reportLatestOffset().values()
+    assert (found["lag"], found["gone"]) == (3, 2)
 
 
 def test_repeated_batch_has_the_same_tasks(store: SparkTestStore, start: Start) -> None:

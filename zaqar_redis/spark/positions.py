@@ -7,10 +7,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from zaqar_redis import rules
 from zaqar_redis.spark import offsets
+
+T = TypeVar("T")
 
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -57,9 +59,19 @@ def read_end(text: str) -> OffsetPositions:
     return positions
 
 
-def by_stored_name(
-    positions: Mapping[str, OffsetPosition], project: str, *, topics: bool
-) -> dict[str, OffsetPosition]:
+def read_times(text: str) -> dict[str, int]:
+    """Returns times by queue, in ms since 1970.  Raises ValueError as `read` does."""
+    try:
+        given = json.loads(text)
+    except json.JSONDecodeError:
+        given = None
+    times = given.values() if isinstance(given, dict) else [None]
+    if not all(type(time) is int and time >= 0 for time in times):
+        raise ValueError('it must be JSON like {"queue": 1767225600000}, in ms since 1970')
+    return dict(given)
+
+
+def by_stored_name(positions: Mapping[str, T], project: str, *, topics: bool) -> dict[str, T]:
     """Returns positions by stored name, without the project that checkpoints prefix."""
     own, prefix = offsets.key(project, ""), rules.TOPIC_PREFIX if topics else ""
     return {

@@ -138,9 +138,7 @@ class _BatchPlanner:
 
         Raises BadConfiguration when a queue that was named does not exist.
         """
-        names = self._selection.names()
-        for option in ("startingOffsets", "endingOffsets"):
-            selection.check_names(option, self._options[option] or EARLIEST, names)
+        self._selection.check_positions()
         return self._selection.snapshots()
 
     def range(self, snapshot: QueueSnapshot) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from zaqar_redis.spark import offsets
 from zaqar_redis.spark.offsets import Offset, QueueOffset
 from zaqar_redis.spark.options import SourceOptions
 from zaqar_redis.spark.positions import LATEST
-from zaqar_redis.spark.reading import data_loss, partition_reader, partitions, selection
+from zaqar_redis.spark.reading import data_loss, partition_reader, partitions
 from zaqar_redis.spark.reading.partition_reader import ReadSpec
 from zaqar_redis.spark.reading.partitions import RangePartition
 from zaqar_redis.spark.reading.selection import QueueSnapshot
@@ -39,23 +39,21 @@ class _BrowsePlanner(StreamPlanner):
         self._below_minimum_since: float | None = None
 
     def initial(self) -> Offset:
-        names = self._selection.names()
-        selection.check_names("startingOffsets", self._options["startingOffsets"] or "", names)
+        self._selection.check_positions()
         return super().initial()
 
     def _first(self, snapshot: QueueSnapshot) -> QueueOffset:
         rank = self._selection.start_rank(snapshot, LATEST)
         return offsets.initial(snapshot.watermarks.epoch, rank)
 
-    def latest_available(self) -> Offset | None:
-        return offsets.sorted_(
-            {
-                self._key(queue): offsets.up_to(
-                    snapshot.watermarks.epoch, snapshot.watermarks.next_rank
-                )
-                for queue, snapshot in self._snapshots.items()
-            }
-        )
+    def _behind(self, snapshot: QueueSnapshot, end: QueueOffset | None) -> QueueOffset:
+        watermarks = snapshot.watermarks
+        same = end is not None and end["epoch"] == watermarks.epoch
+        rank = end["offset"] if end is not None and same else watermarks.first
+        return offsets.up_to(watermarks.epoch, watermarks.next_rank) | {
+            "gone": max(0, watermarks.first - rank),
+            "lag": max(0, watermarks.next_rank - rank),
+        }
 
     def _queues(self, start: Offset) -> Iterable[str]:
         own = self._key("")

@@ -79,6 +79,12 @@ class _ClaimPlanner(StreamPlanner):
     def _rank(self, entry: QueueOffset) -> int:
         return 0  # offsets count batches
 
+    def _behind(self, snapshot: QueueSnapshot, end: QueueOffset | None) -> QueueOffset:
+        # The snapshot is older than the claims of the batch.
+        claimed = sum(count for claim, count in _claims(end or {}) if claim not in self._ended)
+        lag = max(0, snapshot.watermarks.count - claimed)
+        return {"epoch": snapshot.watermarks.epoch, "lag": lag}
+
     def latest(self, start: Offset, limit: ReadLimit) -> Offset:
         """Claims the next batch.  Raises group_lease.GroupTaken."""
         self._group_lease.begin()
@@ -181,6 +187,7 @@ class ClaimReader(StreamReader):
     unsupported = (
         "startingOffsets",
         "startingTimestamp",
+        "startingOffsetsByTimestamp",
         "minOffsetsPerTrigger",
         "maxTriggerDelay",
         "includeExpired",

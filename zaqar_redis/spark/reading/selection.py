@@ -24,6 +24,9 @@ from zaqar_redis.spark.reading import data_loss
 from zaqar_redis.spark.stores import StoreConnections, StoreLocation
 from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
 
+_STARTS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
+#: Options that may name queues.
+_BY_QUEUE = frozenset({"startingOffsets", "startingOffsetsByTimestamp", "endingOffsets"})
 #: Seconds between two listings of the queues of a pattern.
 _REDISCOVERY_SECONDS = 10.0
 
@@ -56,6 +59,18 @@ class QueueSelection:
             self._names = [name for name in listed if self.matches(name)]
             self._listed_at = time.monotonic()
         return self._names
+
+    def check_positions(self) -> None:
+        """Raises BadConfiguration when positions are given for queues that are not read."""
+        names = self.names()
+        for option in _BY_QUEUE & self._options.given:
+            given = self._options[option]
+            odd = sorted(given.keys() - set(names)) if isinstance(given, dict) else []
+            if odd:
+                raise errors.BadConfiguration(
+                    f'option "{option}": {", ".join(odd)} is not among the queues that are read: '
+                    f"{', '.join(names) or 'none'}"
+                )
 
     def matches(self, queue: str) -> bool:
         """Returns whether the queue would be read, if it existed."""
@@ -102,9 +117,11 @@ class QueueSelection:
 
         Raises BadConfiguration, and data_loss.DataLoss when the rank does not exist.
         """
-        if "startingTimestamp" in self._options.given:
-            self._options.at_most_one_of("startingTimestamp", "startingOffsets")
-            return self.seek(snapshot, self._options["startingTimestamp"])
+        self._options.at_most_one_of(*_STARTS)
+        times = self._options["startingOffsetsByTimestamp"] or {}
+        created = times.get(snapshot.queue, self._options["startingTimestamp"])
+        if created is not None:
+            return self.seek(snapshot, created)
         position = position_for(self._options["startingOffsets"], snapshot.queue, default)
         rank, fail = resolve_rank(position, snapshot.watermarks), self._options["failOnDataLoss"]
         return data_loss.starting_rank(
@@ -141,16 +158,6 @@ def position_for(positions: OffsetPositions, queue: str, default: str) -> Offset
     return OffsetPosition(
         None, EARLIEST_OFFSET if (given or default) == EARLIEST else LATEST_OFFSET
     )
-
-
-def check_names(name: str, positions: OffsetPositions, names: Sequence[str]) -> None:
-    """Raises BadConfiguration when positions are given for queues that are not read."""
-    odd = sorted(set(positions) - set(names)) if isinstance(positions, dict) else []
-    if odd:
-        raise errors.BadConfiguration(
-            f'option "{name}": {", ".join(odd)} is not among the queues that are read: '
-            f"{', '.join(names) or 'none'}"
-        )
 
 
 def resolve_rank(position: OffsetPosition, watermarks: Watermarks) -> int:

@@ -37,6 +37,8 @@ class StreamPlanner(ABC):
         self._idle: Offset | None = None
         #: by queue, as last fetched
         self._snapshots: dict[str, QueueSnapshot] = {}
+        #: the end of the batch that was planned last
+        self._end: Offset = {}
         #: queues that do not exist, already reported
         self._missing_queues: set[str] = set()
 
@@ -62,6 +64,10 @@ class StreamPlanner(ABC):
 
     def latest(self, start: Offset, limit: ReadLimit) -> Offset:
         """Returns the end of the next batch; *start*: no batch.  All before *start* is done."""
+        self._end = self._planned(start, limit)
+        return self._end
+
+    def _planned(self, start: Offset, limit: ReadLimit) -> Offset:
         deadline = self._idle_poll.deadline()
         if start == self._idle and self._can_wait() and not self._idle_poll.wait(deadline):
             return start
@@ -79,9 +85,21 @@ class StreamPlanner(ABC):
             if not self._idle_poll.wait(deadline):
                 return start
 
-    def latest_available(self) -> Offset | None:
-        """Returns the offset behind all messages, as last seen, for Spark's reports on lag."""
-        return None
+    def latest_available(self) -> Offset:
+        """Returns for Spark's progress reports how far each queue goes, as last seen.
+
+        *lag* is what the batch that was planned last leaves.
+        """
+        return offsets.sorted_(
+            {
+                self._key(queue): self._behind(snapshot, self._end.get(self._key(queue)))
+                for queue, snapshot in self._snapshots.items()
+            }
+        )
+
+    @abstractmethod
+    def _behind(self, snapshot: QueueSnapshot, end: QueueOffset | None) -> QueueOffset:
+        """Returns what is known of a queue when a batch ends at *end*; None: it is new."""
 
     def acknowledge(self, offset: Offset) -> None:  # noqa: B027  # browsing need not
         """Ends the batch that ends here.  Idempotent."""

@@ -71,7 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         return self.planner.latest(start, limit)
 
-    def reportLatestOffset(self) -> Offset | None:
+    def reportLatestOffset(self) -> Offset:
         return self.planner.latest_available()
 
     def prepareForTriggerAvailableNow(self) -> None:
