@@ -10,7 +10,7 @@ import sys
 import time
 import uuid
 import xml.etree.ElementTree as ElementTree
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -210,12 +210,20 @@ def test_archive_gives_the_tables_of_live_queues(
         )
 
 
+def test_summary_has_the_start_of_spark_beside_the_time_of_the_job() -> None:
+    report = JobReport(job="archive", counts={}, seconds=16.84)
+    assert report.as_text() == "archive: done in 16.8 s"
+    started = replace(report, spark_seconds=6.21)
+    assert started.as_text() == "archive: done in 16.8 s; Spark started in 6.2 s"
+
+
 def test_html_report_is_self_contained(analysed: Analysed) -> None:
     text = (analysed.target / "report.html").read_text()
     assert f"<title>Queues of the project {analysed.project}</title>" in text
     assert "<script" not in text
     links = re.findall(r'(?:src|href)="([^"#][^"]*)"|url\((?!#)([^)]+)\)', text)
     assert links == []
+    assert "td { white-space: nowrap; }" in text  # dates are not broken
     plots = re.findall(r"<svg.*?</svg>", text, re.S)
     assert len(plots) == 7
     for plot in plots:
@@ -356,6 +364,7 @@ def test_analytics_command_uses_a_profile_and_prints_json(
     report = json.loads(done.stdout)
     assert sum(report["counts"]["messages read"].values()) == 60
     assert report["details"]["messages"] == 60
+    assert report["spark_seconds"] > 0
     assert datetime.fromisoformat(report["details"]["as of"]) <= datetime.now(UTC)
     assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_dir()) == sorted(
         TABLES

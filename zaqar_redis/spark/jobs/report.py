@@ -15,6 +15,7 @@ class JobReport:
     job: str
     #: what was read, and under it the outcomes: the parts add up to the total
     counts: Mapping[str, int | Mapping[str, int]]
+    #: that the job took, in a session of Spark
     seconds: float
     #: other results: targets, offsets, findings
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -22,6 +23,8 @@ class JobReport:
     good: bool = True
     #: the signal that ended it early
     stopped_by: signal.Signals | None = None
+    #: that Spark took to start before the job; None: a session was there
+    spark_seconds: float | None = None
 
     @property
     def code(self) -> int:
@@ -36,7 +39,10 @@ class JobReport:
 
     def as_text(self) -> str:
         ended = f"stopped by {self.stopped_by.name} after" if self.stopped_by else "done in"
-        lines = [f"{self.job}: {ended} {self.seconds:.1f} s"]
+        first = f"{self.job}: {ended} {self.seconds:.1f} s"
+        if self.spark_seconds is not None:
+            first += f"; Spark started in {self.spark_seconds:.1f} s"
+        lines = [first]
         lines += _lines(self.counts, "  ")
         lines += _lines(self.details, "  ")
         return "\n".join(lines)

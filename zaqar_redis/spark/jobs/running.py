@@ -7,7 +7,9 @@ import argparse
 import contextlib
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -73,14 +75,19 @@ def run_job(job: SparkJob, parsed: argparse.Namespace) -> JobReport:
     Raises BadConfiguration, JobRefused, and what Spark raises.
     """
     job.check(parsed)
-    with (
-        _embedded_store_running(parsed),
-        session(job.NAME, parsed.master, dict(parsed.conf), parsed.priority) as spark,
-    ):
-        try:
-            return job.run(spark, parsed)
-        except errors.BadConfiguration as error:
-            raise errors.BadConfiguration(_with_flag_names(str(error))) from error
+    there = SparkSession.getActiveSession() is not None
+    with _embedded_store_running(parsed):
+        began = time.monotonic()
+        with session(job.NAME, parsed.master, dict(parsed.conf), parsed.priority) as spark:
+            started = None if there else time.monotonic() - began
+            return replace(_run(job, spark, parsed), spark_seconds=started)
+
+
+def _run(job: SparkJob, spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
+    try:
+        return job.run(spark, parsed)
+    except errors.BadConfiguration as error:
+        raise errors.BadConfiguration(_with_flag_names(str(error))) from error
 
 
 def _with_flag_names(text: str) -> str:
