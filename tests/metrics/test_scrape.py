@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator
 
 import httpx
 import pytest
+import websockets.sync.client as sockets
+from websockets.exceptions import ConnectionClosed
 
 from tests.support import servers
 from tests.support.backends import Backend
@@ -147,8 +150,6 @@ def test_refusals_are_counted_by_their_reason(
 def test_channels_and_their_clients_are_counted(
     measured: tuple[servers.RunningService, Scraper],
 ) -> None:
-    import websockets.sync.client as sockets
-
     service, scraper = measured
     url = f"ws://127.0.0.1:{service.port}"
     with sockets.connect(f"{url}/v2/ws", subprotocols=None):
@@ -156,6 +157,44 @@ def test_channels_and_their_clients_are_counted(
     scraper.wait_for("websocket_connections", 0, api="queues")
     with sockets.connect(f"{url}/connection/websocket"):
         scraper.wait_for("websocket_connections", 1, api="channels")
+
+
+def test_clients_that_are_disconnected_are_counted_by_code_and_logged_now_and_then(
+    redis_server: Backend,
+) -> None:
+    options: dict[str, dict[str, object]] = {"server": {"request_timeout": 1}}
+    with measured_service(redis_server.uri, workers=1, options=options) as (service, scraper):
+        channels, queues = (
+            f"ws://127.0.0.1:{service.port}{path}" for path in ("/connection/websocket", "/v2/ws")
+        )
+        for _ in range(3):
+            with sockets.connect(channels) as client:
+                client.send("nonsense")
+                _wait_until_closed(client)
+        with sockets.connect(channels) as client:
+            client.send("x" * 70_000)
+            _wait_until_closed(client)
+        with sockets.connect(queues) as silent:
+            _wait_until_closed(silent)
+        with sockets.connect(queues):
+            pass  # a client that leaves is none that was disconnected
+        scraper.wait_for("client_disconnects_total", 3, code="3501")
+        scraper.wait_for("client_disconnects_total", 1, code="1009")
+        scraper.wait_for("client_disconnects_total", 1, code="4003")
+        assert scraper.value("client_disconnects_total") == 5
+        log = service.log.read_text().splitlines()
+        lines = [line for line in log if "action=client_disconnected" in line]
+    bad, large, unknown = lines
+    assert "disconnected a client (websocket): 3501 bad request action" in bad
+    assert "disconnected a client (websocket): 1009 " in large
+    assert "disconnected a client (WebSocket API): 4003 Not authenticated. action" in unknown
+    assert [line for line in lines if not line.endswith("peer=127.0.0.1")] == []
+
+
+def _wait_until_closed(client: sockets.ClientConnection) -> None:
+    with contextlib.suppress(ConnectionClosed):
+        while True:
+            client.recv(60)
 
 
 def test_every_series_is_of_a_defined_metric_with_its_labels(

@@ -223,6 +223,10 @@ def test_client_that_does_not_read_is_closed_as_slow(service: servers.RunningSer
             assert await client.code() == 3008
 
     run_beside_good_client(service, slow)
+    log = service.log.read_text()
+    assert (
+        "disconnected a client (websocket): 3008 slow action=client_disconnected user=slow" in log
+    )
 
 
 def test_vanished_clients_leave_presence_soon(service: servers.RunningService) -> None:

@@ -91,6 +91,22 @@ def test_failing_socket_does_not_stop_delivery_to_others(
     assert "a connection failed" in caplog.text
 
 
+def test_outbox_knows_how_it_was_ended() -> None:
+    slow, closed, left = (RecordingSocket(size) for size in (1024 * 1024, 0, 0))
+
+    async def scenario() -> None:
+        one = FlushScheduler()
+        outs = [Outbox(socket, json_frame, one) for socket in (slow, closed, left)]
+        for out in outs:
+            out.send(b"x")
+        await asyncio.sleep(0)
+        outs[0].close(codes.SHUTDOWN)
+        outs[1].close(codes.SHUTDOWN)
+        assert [out.ended for out in outs] == [codes.SLOW, codes.SHUTDOWN, None]
+
+    asyncio.run(scenario())
+
+
 def test_pending_replies_are_written_before_close() -> None:
     socket = RecordingSocket()
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
 import socket
 import time
 import uuid
@@ -32,6 +33,8 @@ from tests.realtime.streams import (
 from tests.support import servers
 from tests.support.backends import Backend
 from zaqar_redis.api.server import streams
+from zaqar_redis.api.server import transport as server_transport
+from zaqar_redis.api.server.transport import CloseTimer
 
 
 @pytest.fixture
@@ -174,6 +177,60 @@ def test_stopping_service_disconnects_clients_with_shutdown(
                 both_ways.recv(60)
         assert both_ways.close_code == 3001
         service.process.wait(20)  # also with a client that does not read
+
+
+def test_reload_closes_websockets_with_1012_and_streams_with_shutdown(
+    redis_server: Backend,
+) -> None:
+    with contextlib.ExitStack() as stack:
+        enter = stack.enter_context
+        service = enter(servers.service(redis_server.uri, options=PATIENT))
+        listener = enter(StreamingClient(service, "uni_sse", lines(connect()["connect"])))
+        url = f"ws://127.0.0.1:{service.port}"
+        both_ways = [
+            enter(websocket(f"{url}{path}")) for path in ("/connection/websocket", "/v2/ws")
+        ]
+        both_ways[0].send(lines(connect()))
+        both_ways[0].recv(60)
+        service.process.send_signal(signal.SIGHUP)
+        assert listener.last_push() == disconnect(3001, "shutdown")
+        for each in both_ways:
+            with contextlib.suppress(ConnectionClosed):
+                while True:
+                    each.recv(60)
+            assert each.close_code == 1012
+
+
+@pytest.mark.parametrize(("taken", "is_cut_off"), [(64 * 1024, False), (1000, True)])
+def test_client_that_takes_enough_before_its_end_is_not_cut_off(
+    monkeypatch: pytest.MonkeyPatch, taken: int, is_cut_off: bool
+) -> None:
+    """It learns why it was disconnected, however long it takes for what was written before."""
+
+    class Transport(asyncio.Transport):
+        unsent, is_aborted = 2**20, False
+        ended = asyncio.Event()
+
+        def get_write_buffer_size(self) -> int:
+            self.unsent = max(0, self.unsent - taken)
+            if not self.unsent:
+                self.ended.set()
+            return self.unsent
+
+        def abort(self) -> None:
+            self.is_aborted = True
+            self.ended.set()
+
+    async def scenario() -> None:
+        transport = Transport()
+        timer = CloseTimer(transport)
+        async with asyncio.timeout(30):
+            await transport.ended.wait()
+        timer.cancel()
+        assert transport.is_aborted == is_cut_off
+
+    monkeypatch.setattr(server_transport, "_CLOSE_TIMEOUT", 0)
+    asyncio.run(scenario())
 
 
 def test_client_that_leaves_a_short_rest_unread_is_disconnected(

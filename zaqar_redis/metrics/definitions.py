@@ -125,6 +125,12 @@ SOCKETS = Gauge(
     "Open connections: channels (WebSocket, SSE and HTTP streams), and the WebSocket API.",
     ("api",),
 )
+DISCONNECTS = Counter(
+    "client_disconnects",
+    "Connections of channels and of the WebSocket API that the service has ended, by the code that "
+    "their clients got; other: one that an operator or a backend chose.",
+    ("code",),
+)
 SUBSCRIPTIONS = Gauge("channel_subscriptions", "Subscriptions of clients to channels.")
 PUBLICATIONS = Counter("channel_publications", "Publications accepted by this service.")
 DELIVERIES = Counter(

@@ -35,6 +35,7 @@ from zaqar_redis.realtime.protocol import codes, wire
 from zaqar_redis.realtime.protocol.codec import JSON, UNI_JSON, Codec
 from zaqar_redis.realtime.protocol.codes import DisconnectCode
 from zaqar_redis.realtime.protocol.protobuf import PROTOBUF
+from zaqar_redis.realtime.session import disconnects
 from zaqar_redis.realtime.session.context import ConnectionOrigin, TransportMode
 from zaqar_redis.realtime.session.session import Session
 
@@ -196,6 +197,7 @@ class StreamHandlers:
         finally:
             watching.cancel()
             self._unregister(session)
+            disconnects.log(out.ended, origin.address, origin.transport, session.user)
             await session.end()
         limit = stream.limit_close()
         yield b""  # goes on when the client has taken most of what was written

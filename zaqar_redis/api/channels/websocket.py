@@ -19,6 +19,7 @@ from zaqar_redis.realtime.node.project_context import ProjectContext
 from zaqar_redis.realtime.protocol.codec import JSON, UNI_JSON, Codec
 from zaqar_redis.realtime.protocol.codes import DisconnectCode
 from zaqar_redis.realtime.protocol.protobuf import PROTOBUF
+from zaqar_redis.realtime.session import disconnects
 from zaqar_redis.realtime.session.context import ConnectionOrigin, TransportMode
 from zaqar_redis.realtime.session.session import Session
 
@@ -78,6 +79,7 @@ class WebSocket:
                 await self._receive(session, event["text"].encode() if frame is None else frame)
         finally:
             self._node.remove(session)
+            disconnects.log(out.ended, origin.address, origin.transport, session.user)
             await session.end()
 
     async def _connect_from_query(self, session: Session, scope: dict[str, Any]) -> None:

@@ -78,6 +78,8 @@ class Outbox:
         self._disconnect_push = disconnect_push
         self._replies: list[bytes] = []
         self._size = 0
+        #: how the service has ended the connection; None: it has not
+        self.ended: DisconnectCode | None = None
 
     def send(self, reply: bytes) -> None:
         if not self._replies:
@@ -110,6 +112,8 @@ class Outbox:
             self._frames.write(frame)
 
     def _end(self, close: DisconnectCode) -> None:
+        if self.ended is None:
+            self.ended = close
         if close.code == codes.CONNECTION_CLOSED.code:
             self._frames.drop()  # as Centrifugo: neither a push nor a close frame
             return

@@ -10,10 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode
 from websockets.http11 import Request
+
+from zaqar_redis.api.access_log import peer_of
+from zaqar_redis.api.server.transport import CloseTimer
+from zaqar_redis.realtime.protocol import codes
+from zaqar_redis.realtime.protocol.codes import DisconnectCode
+from zaqar_redis.realtime.session import disconnects
 
 #: Name of the ASGI extension under which an application finds the socket.
 FRAMES = "zaqar_redis.frames"
@@ -89,6 +97,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def end(self, code: int, reason: str) -> None:
         if self.close_sent or self.disconnected or self.transport.is_closing():
             return
+        disconnects.count(code)
         self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
         self.conn.send_close(code, reason)
         self.transport.write(b"".join(self.conn.data_to_send()))
@@ -96,13 +105,32 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if self.read_paused:
             self.read_paused = False
             self.transport.resume_reading()
-        self.close_timer = self.loop.call_later(_CLOSE_TIMEOUT, self.transport.abort)
+        self.close_timer = CloseTimer(self.transport)  # type: ignore[assignment]  # it is cancelled
 
     def drop(self) -> None:
+        disconnects.count(codes.CONNECTION_CLOSED.code)
         self.transport.close()
         self.loop.call_later(_CLOSE_TIMEOUT, self.transport.abort)
 
+    def handle_parser_exception(self) -> None:
+        self._close_noted(super().handle_parser_exception)
+
+    def keepalive_timeout(self) -> None:
+        self._close_noted(super().keepalive_timeout)
+
+    def _close_noted(self, close: Callable[[], None]) -> None:
+        """Counts and logs that the library closes the socket by itself."""
+        was_sent = self.close_sent
+        close()
+        sent = self.conn.close_sent
+        if self.close_sent and not was_sent and sent is not None:
+            disconnects.count(sent.code)
+            code = DisconnectCode(sent.code, sent.reason)
+            disconnects.log(code, peer_of(self.client), "websocket")
+
     def shutdown(self) -> None:
+        if self.handshake_complete and not self.close_sent:
+            disconnects.count(CloseCode.SERVICE_RESTART)
         super().shutdown()
         # A client that does not read must not keep the service from stopping.
         self.loop.call_later(_CLOSE_TIMEOUT, self.transport.abort)

@@ -10,6 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from zaqar_redis.api.server.transport import CloseTimer
+from zaqar_redis.realtime.protocol import codes
+from zaqar_redis.realtime.session import disconnects
+
 #: Name of the ASGI extension under which an application finds its response's transport.
 TRANSPORT = "zaqar_redis.transport"
 #: Seconds for a client to take what was written before its connection is cut.
@@ -36,20 +40,20 @@ class ResponseStream:
     def end(self, code: int, reason: str) -> None:
         if not self._ended:
             self._ended = True
+            disconnects.count(code)
             self._on_end()
 
     def drop(self) -> None:
-        self.end(0, "")
+        self.end(*codes.CONNECTION_CLOSED)
 
-    def limit_close(self) -> asyncio.TimerHandle:
-        """Cuts off a client that does not read: it must not keep the service from stopping.
+    def limit_close(self) -> CloseTimer:
+        """Cuts off a client that does not read.
 
         Returns the limit of the time until most of the rest is sent; cancel it then.  The little
-        that the transport still has when it is closed has the same time.
+        that the transport still has when it is closed has a time of its own.
         """
-        loop = asyncio.get_running_loop()
-        loop.call_later(_CLOSE_TIMEOUT, self._abort_if_closing)
-        return loop.call_later(_CLOSE_TIMEOUT, self._transport.abort)
+        asyncio.get_running_loop().call_later(_CLOSE_TIMEOUT, self._abort_if_closing)
+        return CloseTimer(self._transport)
 
     def _abort_if_closing(self) -> None:
         if self._transport.is_closing():

@@ -14,6 +14,36 @@ from uvicorn.protocols.http.flow_control import FlowControl
 _LINGER = 2.0
 
 
+#: Seconds for a client to take more of what was written before the end of its connection, and the
+#: bytes that are enough for as much time again: one that reads slowly learns why it was ended.
+_CLOSE_TIMEOUT, _CLOSE_PROGRESS = 5.0, 64 * 1024
+
+
+class CloseTimer:
+    """Cuts a connection off whose client takes too little of what was written before its end.
+
+    It must not keep the service from stopping, nor the rest in memory.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._wait()
+
+    def _wait(self) -> None:
+        self._unsent = self._transport.get_write_buffer_size()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(_CLOSE_TIMEOUT, self._look)
+
+    def _look(self) -> None:
+        if self._transport.get_write_buffer_size() > self._unsent - _CLOSE_PROGRESS:
+            self._transport.abort()
+        else:
+            self._wait()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+
 class CoalescingTransport:
     """A transport that joins the writes of one iteration of the event loop.
 

@@ -96,6 +96,11 @@ class ApiConnection:
         self._wants_binary = False
         self.uri = f"{SOCKET}{uuid.uuid4()}"
 
+    @property
+    def user(self) -> str:
+        """Who has authenticated, or ""."""
+        return "" if self._identity is None else self._identity.user
+
     # -- requests ----------------------------------------------------------
 
     async def receive(self, frame: bytes, binary: bool) -> None:

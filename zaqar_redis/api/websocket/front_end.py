@@ -10,12 +10,15 @@ from typing import Annotated, Any
 from msgspec import Struct
 
 from zaqar_redis import errors
+from zaqar_redis.api.access_log import peer_of
 from zaqar_redis.api.channels.origins import AllowedOrigins
 from zaqar_redis.api.exchange import Receive, Send, require_upgrade
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.server.outbox import FlushScheduler, Outbox
 from zaqar_redis.api.server.sockets import FRAMES, WebSocketProtocol
 from zaqar_redis.api.websocket.connection import ApiConnection, ConnectionContext
+from zaqar_redis.realtime.protocol import codes
+from zaqar_redis.realtime.session import disconnects
 
 LOG = logging.getLogger(__name__)
 
@@ -65,7 +68,8 @@ class WebSocketApi:
         socket.enable_pings()
         await send({"type": "websocket.accept"})
         self.open += 1
-        connection = ApiConnection(self._context, Outbox(socket, b"".join, self._scheduler))
+        out = Outbox(socket, b"".join, self._scheduler)
+        connection = ApiConnection(self._context, out)
         loop = asyncio.get_running_loop()
         closing = loop.call_later(self._read_timeout, connection.close_unless_known)
         try:
@@ -80,8 +84,10 @@ class WebSocketApi:
                     await socket.drain()
                     await asyncio.sleep(0)
         except TimeoutError:
-            socket.drop()
+            out.close(codes.CONNECTION_CLOSED)
         finally:
+            address = peer_of(scope.get("client"))
+            disconnects.log(out.ended, address, "WebSocket API", connection.user)
             self.open -= 1
             closing.cancel()
             await connection.end()
