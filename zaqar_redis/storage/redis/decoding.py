@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zaqar_redis import clock
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import Message, MessageCounters
 from zaqar_redis.storage.redis import identity
@@ -63,7 +62,7 @@ def message(now: int, prefix: str, rank: int, stored: bytes, hold: bytes | None)
     return Message(
         identity.message_id(prefix, rank),
         rank,
-        clock.age(now, created),
+        (now - created) // 1000 if now > created else 0,  # `clock.age`, without the call
         ttl,
         body,
         created,
