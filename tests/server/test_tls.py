@@ -32,12 +32,13 @@ class TlsService:
 
     def __init__(self, folder: Path, store: str) -> None:
         self.folder = folder
-        self.port = servers.free_port()
+        self.port, self.metrics_port = servers.free_port(), servers.free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self._log = folder / "service.log"
         config = folder / "zaqar_redis.conf"
         config.write_text(
             f"[ssl]\ncert_file = {folder / 'service.crt'}\nkey_file = {folder / 'service.key'}\n"
+            f"[metrics]\nport = {self.metrics_port}\n"
         )
         command = [sys.executable, "-m", "zaqar_redis.cli.main", "serve"]
         command += ["--bind", f"127.0.0.1:{self.port}", "--storage", store]
@@ -134,6 +135,13 @@ def test_command_that_speaks_tls_to_a_plain_port_is_told_to_use_http(
         assert shell.refused("queue", "list").endswith("it may not speak TLS: use http://\n")
         line = "is not valid HTTP/1.1: it is TLS, and this port takes http:// only"
         servers.wait_for(lambda: line in plain.log.read_text(), "the line of the log")
+
+
+def test_metrics_are_plain_http_beside_tls(service: TlsService) -> None:
+    with httpx.Client(timeout=60) as client:
+        found = client.get(f"http://127.0.0.1:{service.metrics_port}/metrics")
+        assert "zaqar_redis_" in found.text
+        assert client.get(f"http://127.0.0.1:{service.port}/v2/").status_code == 400
 
 
 def test_reload_exchanges_the_certificate_and_keeps_connections(service: TlsService) -> None:

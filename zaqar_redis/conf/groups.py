@@ -77,7 +77,8 @@ class MetricsSettings(Struct, frozen=True):
     bind: Annotated[
         str,
         types.HostAddress(),
-        "Address on which metrics are served: to everybody who reaches it, without authentication.",
+        "Address on which metrics are served: to everybody who reaches it, without authentication, "
+        "by plain HTTP, whatever [ssl] says.",
     ] = "127.0.0.1"
     port: Annotated[
         int,
@@ -130,7 +131,8 @@ class ProcessSettings(Struct, frozen=True):
 class SslSettings(Struct, frozen=True):
     cert_file: Annotated[
         str | None,
-        "File with the certificate, and its chain. With it the service speaks TLS alone.",
+        "File with the certificate, and its chain. With it the service speaks TLS alone, but for "
+        "the port for metrics.",
     ] = None
     key_file: Annotated[
         str | None, "File with its private key, without a passphrase. Default: cert_file."
