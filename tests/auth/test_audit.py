@@ -286,6 +286,46 @@ def test_event_names_the_access_key(redis_server: Backend, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("way", in_gate(WAYS))
+def test_without_a_file_standard_error_has_changes_and_refusals_of_administrators(
+    redis_server: Backend, project: str, way: str
+) -> None:
+    queue, quota = f"/v2/queues/{project}", f"/v2/quotas/{project}"
+    posted = {"messages": [{"body": 1}]}
+    with (
+        servers.service(redis_server.uri, options=OPTIONS) as running,
+        key_operator(redis_server.uri) as operator,
+        httpx.Client(base_url=running.url, timeout=30) as client,
+    ):
+        administrator = operator.create("--role", "admin", project="operations")
+        member = operator.create(project=project)
+        foreign = WAYS[way] | {"Client-ID": CLIENT, "X-Project-ID": project}
+        for key, method, path, status, document in (
+            (administrator, "GET", "/v2/health", 200, None),
+            (administrator, "PUT", queue, 201, {}),
+            (administrator, "POST", f"{queue}/messages", 201, posted),
+            (administrator, "GET", f"{queue}/messages", 200, None),
+            (administrator, "POST", f"{queue}/claims", 201, {}),
+            (administrator, "PUT", quota, 200, {}),
+            (administrator, "GET", quota, 200, None),
+            (administrator, "DELETE", queue, 204, None),
+            (member, "GET", "/v2/pools", 403, None),
+            (member, "POST", f"{queue}/messages", 201, posted),
+        ):
+            headers = foreign | key.bearer
+            assert (
+                client.request(method, path, json=document, headers=headers).status_code == status
+            )
+        lines = running.log.read_text().splitlines()
+    events = [json.loads(line) for line in lines if line.startswith("{")]
+    assert [(event["action"], event["outcome"]) for event in events] == [
+        ("queues:create", "success"),
+        ("quotas:update", "success"),
+        ("queues:delete", "success"),
+        ("pools:get_all", "denied"),
+    ]
+
+
+@pytest.mark.parametrize("way", in_gate(WAYS))
 def test_event_that_cannot_be_written_is_in_the_log_of_the_service(
     redis_server: Backend, tmp_path: Path, project: str, way: str
 ) -> None:

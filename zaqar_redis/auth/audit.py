@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The audit log: who did what to which resource, and what came of it.
 
-What administrators do is recorded always, refusals included; everything else by option.
+What administrators do is recorded always, refusals included; everything else by option.  Without a
+file of its own it is a part of the service's log, which what is routine would flood.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import msgspec
 
 from zaqar_redis import errors
 from zaqar_redis.auth.identity import Identity
-from zaqar_redis.auth.policy import ADMINISTRATIVE
+from zaqar_redis.auth.policy import ADMINISTRATIVE, ROUTINE
 from zaqar_redis.records import Record
 
 _LOGGER = logging.getLogger("zaqar_redis.audit")
@@ -32,7 +33,9 @@ class AuditSettings(msgspec.Struct, frozen=True):
     audit_file: Annotated[
         str,
         "File that audit events are appended to, one JSON object in each line; it may be moved "
-        "away at any time. Empty: they go to standard error, between the lines of the log.",
+        "away at any time. Empty: they go to standard error, between the lines of the log; there, "
+        "what administrators read, and the messages that they post, take and publish in other "
+        "projects than their own, are recorded only if they are refused.",
     ] = msgspec.field(default="", name="path")
     audit_format: Annotated[
         Literal["json", "cadf"],
@@ -42,7 +45,7 @@ class AuditSettings(msgspec.Struct, frozen=True):
     audit_actions: Annotated[
         tuple[str, ...],
         "Policy rules whose requests are recorded, too, e.g. queues:delete, or globs of them. What "
-        "administrators do is recorded in any case.",
+        "administrators change is recorded in any case.",
     ] = msgspec.field(default=(), name="actions")
 
 
@@ -87,10 +90,9 @@ class AuditLog:
         Raises BadConfiguration when the file cannot be opened, or pycadf is missing.
         """
         globs = settings.audit_actions
-        self.covers: Callable[[str], bool] = functools.lru_cache(maxsize=1024)(
-            lambda action: (
-                action in ADMINISTRATIVE or any(fnmatchcase(action, glob) for glob in globs)
-            )
+        self._has_file = bool(settings.audit_file)
+        self._is_asked_for: Callable[[str], bool] = functools.lru_cache(maxsize=1024)(
+            lambda action: any(fnmatchcase(action, glob) for glob in globs)
         )
         self._encode = _cadf_encoder() if settings.audit_format == "cadf" else msgspec.json.encode
         self._handler: logging.Handler
@@ -104,6 +106,10 @@ class AuditLog:
             raise errors.BadConfiguration(f"[audit] path: {errors.reason(error)}") from error
         self._handler.setFormatter(logging.Formatter("%(message)s"))
 
+    def covers(self, action: str) -> bool:
+        """Returns whether requests with an action are recorded, whoever sends them."""
+        return action in ADMINISTRATIVE or self._is_asked_for(action)
+
     def record(
         self,
         *,
@@ -116,10 +122,13 @@ class AuditLog:
         request_id: str,
         global_request_id: str,
     ) -> None:
-        """Appends an event."""
+        """Appends an event, but to standard error none of what is routine, unless asked for."""
         outcome: Literal["success", "failure", "denied"] = (
             "success" if status < 400 else "denied" if status in (401, 403) else "failure"
         )
+        is_routine = action in ROUTINE and outcome != "denied"
+        if is_routine and not self._has_file and not self._is_asked_for(action):
+            return
         event = AuditEvent(
             time=datetime.now(UTC).isoformat(),
             request_id=request_id,

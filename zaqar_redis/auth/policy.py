@@ -101,6 +101,20 @@ ADMINISTRATIVE = frozenset(
     f"{kind}:{verb}" for kind, verbs in _ADMINISTRATION.items() for verb in verbs
 ) | {"channels:batch", "channels:call"}
 
+#: Verbs that read what only administrators see.
+_LOOKS = ("get", "get_all", "locate", "installation", "connections")
+#: Rules of what services do all the time: they read, and exchange messages.
+ROUTINE = frozenset(
+    f"{kind}:{verb}"
+    for kinds in (_READING, _OPEN)
+    for kind, verbs in kinds.items()
+    for verb in verbs
+) | {
+    *(action for action in ADMINISTRATIVE if action.partition(":")[2] in _LOOKS),
+    *("messages:create", "messages:delete", "claims:create", "claims:update", "claims:delete"),
+    *("channels:publish", "channels:broadcast", "channels:send", "channels:rpc"),
+}
+
 
 def list_rules() -> list[policy.RuleDefault]:
     """Returns all rules with their defaults, as oslo.policy's generators expect them."""
