@@ -102,7 +102,7 @@ ADMINISTRATIVE = frozenset(
 ) | {"channels:batch", "channels:call"}
 
 #: Verbs that read what only administrators see.
-_LOOKS = ("get", "get_all", "locate", "installation", "connections")
+_LOOKS = ("get", "get_all", "locate", "installation", "connections", "projects")
 #: Rules of what services do all the time: they read, and exchange messages.
 ROUTINE = frozenset(
     f"{kind}:{verb}"
