@@ -48,7 +48,7 @@ INNER = {
     "spark": (
         (
             *("options", "attributes", "columns", "offsets", "stores", "permissions", "task"),
-            "task_progress",
+            *("positions", "task_progress"),
         ),
         ("reading", "writing", "queue_restore"),
         ("source",),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
@@ -317,7 +318,7 @@ def test_progress_has_the_lag_behind_the_end_of_each_queue(
     store.post(*range(5))
     query = start(maxOffsetsPerTrigger=2, maxWait="0s", **EARLIEST)
 
-    def reported() -> dict[str, int]:
+    def reported() -> Any:
         (found,) = query.reader.reportLatestOffset().values()
         assert found.pop("epoch") == store.watermarks().epoch
         return found
