@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
+from zaqar_redis.api import console
 from zaqar_redis.cli import service_factory
 
 
@@ -127,3 +128,18 @@ def test_inconsistent_option_is_reported_with_its_group(
     with pytest.raises(errors.BadConfiguration) as refused:
         start(tmp_path, f"{FINE}[{group}]\n{line}\n")  # the last value is the one that counts
     assert message in str(refused.value)
+
+
+def test_console_without_charts_is_told_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", service_factory.LOG.name)
+    start(tmp_path, "[channels]\nconsole = false\n")
+    assert caplog.text == ""
+    monkeypatch.setattr(console, "_VENDOR", tmp_path)
+    start(tmp_path, "")
+    assert "tools/console-assets, which needs npm" in caplog.text
+    caplog.clear()
+    (tmp_path / "uPlot.iife.min.js").touch()
+    start(tmp_path, "")
+    assert caplog.text == ""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fnmatch
+import logging
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -67,6 +68,8 @@ from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import Control
 from zaqar_redis.storage.load import can_control, load, load_control
 from zaqar_redis.storage.pools.retry import RetryPolicy
+
+LOG = logging.getLogger(__name__)
 
 
 def problems(conf: cfg.ConfigOpts) -> list[str]:
@@ -308,6 +311,12 @@ def _engine(several: Sequence[str], uri: str, batch: BatchSettings, bus: Bus | N
 
 
 def _console(conf: cfg.ConfigOpts, server: ServerApiSettings) -> console.ConsoleSettings:
+    if not console.has_charts():
+        LOG.info(
+            "the console has no charts: in the checkout run tools/console-assets, which needs npm, "
+            "and install again",
+            extra={"action": "no_charts"},
+        )
     strategies = configuration.settings(conf, AuthSettings).strategy
     provider = configuration.settings(conf, JwtSettings)
     return console.ConsoleSettings(

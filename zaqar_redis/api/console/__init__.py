@@ -45,8 +45,9 @@ _HEADERS = (
     ("referrer-policy", "no-referrer"),
 )
 _NOT_STORED = (("cache-control", "no-store"),)
-_CHARTS = "uPlot.iife.min.js"
-
+_ROOT = Path(__file__).parent
+#: What draws the charts; tools/console-assets puts it there.
+_VENDOR, _CHARTS = _ROOT / "vendor", "uPlot.iife.min.js"
 
 #: Strategies whose credentials the page can ask for.
 _ASKED = ("key", "jwt", "keystone")
@@ -114,9 +115,13 @@ class StaticFile:
         return hashlib.blake2b(self.content, digest_size=16).hexdigest()
 
 
+def has_charts() -> bool:
+    """Returns whether what draws charts is installed."""
+    return (_VENDOR / _CHARTS).is_file()
+
+
 def _files() -> dict[str, StaticFile]:
-    root = Path(__file__).parent
-    folders = (root, root / "vendor")
+    folders = (_ROOT, _VENDOR)
     paths = [path for folder in folders if folder.is_dir() for path in folder.iterdir()]
     return {path.name: StaticFile(path) for path in paths if path.suffix in _MEDIA_TYPES}
 
