@@ -62,6 +62,7 @@ LEAST = {
             *("channels:subscribe", "channels:unsubscribe"),
             *("channels:topic_subscribe", "channels:topic_unsubscribe"),
             *("channels:disconnect", "channels:refresh", "console:connections"),
+            "console:projects",
         ),
         ADMIN,
     ),

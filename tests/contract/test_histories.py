@@ -14,7 +14,10 @@ from tests.contract.test_deliveries import Taker, subscribe, update
 from tests.support.stores import CLIENT, POOLED, PooledContractStore, opened
 from zaqar_redis import errors
 from zaqar_redis.figures import Alarm, LargeQueue
-from zaqar_redis.service.queue_history import HistoryService, HistorySettings, HistoryStep
+from zaqar_redis.service import queue_history, stores
+from zaqar_redis.service.history_steps import HistoryStep
+from zaqar_redis.service.queue_history import HistoryService, HistorySettings
+from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.deliveries import DeliveryCount, SettledDeliveries
 
 
@@ -34,7 +37,8 @@ def pooled(address: str, project: str) -> Iterator[PooledContractStore]:
 
 
 def service(store: PooledContractStore, **settings: int) -> HistoryService:
-    return HistoryService(store.driver, HistorySettings(**{"interval": 10, **settings}))
+    made = HistorySettings(**{"interval": 10, **settings})
+    return HistoryService(store.driver, made, store.clock)
 
 
 def sample(store: PooledContractStore, history: HistoryService, seconds: float = 10) -> None:
@@ -44,6 +48,10 @@ def sample(store: PooledContractStore, history: HistoryService, seconds: float =
 
 def read(store: PooledContractStore, history: HistoryService) -> list[HistoryStep]:
     return store.run(history.read(store.project, "q", 24))
+
+
+def read_project(store: PooledContractStore, history: HistoryService) -> list[HistoryStep]:
+    return store.run(history.read_project(store.project, 24))
 
 
 def stored(store: PooledContractStore, queue: str = "q") -> int:
@@ -167,6 +175,91 @@ def test_queue_that_was_created_again_has_no_negative_rates(pooled: PooledContra
     assert [(each.posted, each.claims) for each in read(pooled, history)] == [(0, 0), (1, 0)]
 
 
+def test_history_of_a_project_adds_up_its_queues(pooled: PooledContractStore) -> None:
+    history = service(pooled)
+    pooled.post("a", "b")
+    sample(pooled, history)
+    pooled.post("c", "d", queue="other")
+    pooled.claim(limit=1)
+    sample(pooled, history)
+    pooled.post("e", queue="other")
+    sample(pooled, history)
+    found = read_project(pooled, history)
+    assert [(each.free, each.claimed, each.total) for each in found] == [
+        (2, 0, 2),
+        (3, 1, 4),
+        (4, 1, 5),
+    ]
+    assert [(each.posted, each.claims) for each in found] == [(0, 0), (2, 1), (1, 0)]
+    assert [each.oldest for each in found] == [10, 20, 30]
+
+
+def test_history_of_an_idle_project_goes_up_to_now(pooled: PooledContractStore) -> None:
+    history = service(pooled)
+    pooled.post("a")
+    for _ in range(3):
+        sample(pooled, history)
+    pooled.clock.tick(30)
+    found = read_project(pooled, history)
+    assert [(each.at - found[0].at, each.total, each.posted) for each in found] == [
+        (0, 1, 0),
+        (40, 1, 0),
+        (50, 1, 0),
+    ]
+
+
+def test_history_of_a_project_has_no_peak_when_queues_are_deleted_or_another_process_goes_on(
+    pooled: PooledContractStore,
+) -> None:
+    history = service(pooled)
+    pooled.post("a", "b", "c", queue="kept")
+    pooled.post("a", "b", "c")
+    sample(pooled, history)
+    pooled.post("d", "e", queue="kept")
+    sample(pooled, history)
+    pooled.run(pooled.driver.queues.delete(pooled.project, "q"))
+    sample(pooled, history)
+    pooled.post("f", queue="kept")
+    other = service(pooled)
+    sample(pooled, other)
+    pooled.post("g", queue="kept")
+    sample(pooled, other)
+    found = read_project(pooled, history)
+    assert [(each.total, each.posted) for each in found] == [(6, 0), (8, 2), (5, 0), (6, 0), (7, 1)]
+    pooled.run(pooled.driver.queues.delete(pooled.project, "kept"))
+    sample(pooled, other)
+    last = read_project(pooled, history)[-1]
+    assert (last.total, last.posted) == (0, 0)
+
+
+@pytest.mark.parametrize("address", ["pooled"], indirect=True)
+@pytest.mark.slow
+def test_history_of_a_project_has_no_peak_after_a_store_was_away(
+    pooled: PooledContractStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = service(pooled)
+    queues = [f"queue-{number}" for number in range(12)]  # some in each pool
+    for queue in queues:
+        pooled.post("a", "b", queue=queue)
+    sample(pooled, history)
+    is_there = stores.open_store
+
+    async def open_store(driver: Driver, name: str) -> Driver:
+        if name == "p1":
+            raise errors.StoreUnavailable()
+        return await is_there(driver, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(queue_history, "open_store", open_store)
+        for _ in range(3):
+            sample(pooled, history)
+    for queue in queues:
+        pooled.post("c", queue=queue)
+    sample(pooled, history)
+    found = read_project(pooled, history)
+    assert {(each.total, each.posted) for each in found} == {(24, 0), (36, 12)}
+
+
 @pytest.mark.parametrize("address", ["pooled"], indirect=True)
 @pytest.mark.slow
 def test_history_goes_on_when_the_queue_moves(pooled: PooledContractStore) -> None:
@@ -179,6 +272,7 @@ def test_history_goes_on_when_the_queue_moves(pooled: PooledContractStore) -> No
     pooled.post("c")
     sample(pooled, history)
     assert [(each.total, each.posted) for each in read(pooled, history)] == [(2, 0), (3, 1)]
+    assert [(each.total, each.posted) for each in read_project(pooled, history)] == [(2, 0), (3, 1)]
 
 
 def test_claim_that_holds_the_oldest_message_too_long_is_an_alarm(

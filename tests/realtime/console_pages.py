@@ -4,15 +4,21 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import httpx
+import redis
 from playwright.sync_api import Page
 
 from tests.support import servers
+from zaqar_redis.keyspace import keys
 
+#: What the endpoint of a failing subscription answers.
+FAILURE = "https://hooks.shop.example/orders answered 503"
 KEY = "the operator's key, of thirty-two bytes or more"
 
 Request = Callable[..., httpx.Response]
@@ -26,6 +32,27 @@ def signed_in(
     known = {"zaqar-redis.credential": credential, "zaqar-redis.project": project}
     page.add_init_script(f"Object.assign(sessionStorage, {json.dumps(known)})")
     page.goto(f"{service.url}/console/#/{view}")
+
+
+def choose_project(page: Page, project: str) -> None:
+    page.get_by_role("button", name="Project: ").click()
+    name = page.get_by_role("dialog").get_by_label("Project", exact=True)
+    name.fill(project)
+    name.press("Enter")
+
+
+def charts_show(page: Page, free: str) -> bool:
+    """Returns whether the chart of messages has a point with so many that are free."""
+    chart = page.locator(".chart", has_text="Messages")
+    values = chart.locator(".u-series", has_text="Free").locator(".u-value")
+    place = chart.locator(".u-over").bounding_box()
+    assert place is not None
+    # The points are at the right end of the time; how far left depends on what the page took.
+    for back in range(1000):
+        page.mouse.move(place["x"] + place["width"] - 1 - back / 4, place["y"] + 20)
+        if values.inner_text() == free:
+            return True
+    return False
 
 
 @contextmanager
@@ -50,6 +77,19 @@ def subscribe(request: Request, source: str, subscriber: str, **fields: object) 
     created = request("POST", f"/v2/{source}/subscriptions", json=document)
     assert created.status_code == 201
     return str(created.json()["subscription_id"])
+
+
+def fail_deliveries(client: redis.Redis, project: str, queue: str, subscription: str) -> None:
+    """Makes a store say that every attempt has failed for the last seven minutes."""
+    now = round(time.time() * 1000)
+    client.hset(
+        os.fsdecode(keys.of_queue(project, queue).delivery_states),
+        mapping={
+            f"{subscription} failing": now - 420_000,
+            f"{subscription} last": f"{now - 9000} 503 {FAILURE}",
+            "failing": f" {subscription} ",
+        },
+    )
 
 
 #: Every view, each with something in it once `furnish` has been called.

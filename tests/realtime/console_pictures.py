@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import random
 import threading
 import time
@@ -11,8 +13,20 @@ from contextlib import ExitStack
 from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.conventions.files import ROOT
-from tests.realtime.console_pages import KEY, Request, api_of, furnish, post, signed_in
+from tests.realtime.console_pages import (
+    KEY,
+    Request,
+    api_of,
+    fail_deliveries,
+    furnish,
+    post,
+    signed_in,
+)
 from tests.support import servers
+from zaqar_redis.figures import HistoryPoint
+from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.keyspace.settings import BatchSettings
+from zaqar_redis.storage.redis.histories import RedisHistories
 
 OPTIONS: dict[str, dict[str, object]] = {
     "DEFAULT": {"admin_mode": True},
@@ -23,7 +37,7 @@ PROJECT = "shop"
 _BUSY = 60.0
 #: The name of each picture, the view that it shows, and its height.
 _PICTURES = (
-    ("overview", "overview", 820),
+    ("overview", "overview", 1150),
     ("queues", "queues?sort=posted&order=desc", 560),
     ("queue", "queues/orders", 800),
     ("messages", "queues/orders?tab=messages", 600),
@@ -40,6 +54,27 @@ _PICTURES = (
     ("pools", "pools", 620),
     ("access", "access", 700),
 )
+
+
+async def remember_a_day(uri: str) -> None:
+    """Writes histories of the project and of a queue, busy by day and calm by night."""
+    client = keyspace.client(uri, BatchSettings())
+    await client.start()
+    now, minutes = int(time.time()), 24 * 60
+    for queue, weight in (("", 3), ("orders", 1)):
+        posted = deleted = 0
+        for minute in range(minutes):
+            day = 1.2 - math.cos(2 * math.pi * minute / minutes)
+            coming = round(weight * 900 * day * random.uniform(0.8, 1.2))
+            posted += coming
+            deleted = posted - round(weight * 40 * day * random.uniform(0.7, 1.3))
+            at = now - 60 * (minutes - minute)
+            free, claimed = posted - deleted, round(weight * 15 * day * random.uniform(0.8, 1.2))
+            point = HistoryPoint(
+                *(at, free, claimed, weight, at, posted, deleted, 0, deleted, 0, 0, minute // 40)
+            )
+            await RedisHistories(client).append(PROJECT, {queue: point}, minutes, 86_400)
+    await client.close()
 
 
 def keep_busy(request: Request, end: threading.Event) -> None:
@@ -75,6 +110,11 @@ def main() -> None:
         service = stack.enter_context(servers.service(home.uri, workers=2, options=OPTIONS))
         request = stack.enter_context(api_of(service, PROJECT))
         furnish(request)
+        asyncio.run(remember_a_day(home.uri))
+        found = request("GET", "/v2/queues/orders/subscriptions").json()["subscriptions"]
+        [failing] = [each["id"] for each in found if each["subscriber"].startswith("https:")]
+        with home.client() as store:
+            fail_deliveries(store, PROJECT, "orders", failing)
         request("PUT", "/v2/pools/east", json={"uri": east.uri, "weight": 40})
         for number in range(6):
             request("PUT", f"/v2/queues/batch-{number}", json={})

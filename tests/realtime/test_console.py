@@ -18,7 +18,15 @@ from playwright.sync_api import Page, Route, WebSocketRoute, expect
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.realtime.console_pages import KEY, Request, api_of, post, signed_in
+from tests.realtime.console_pages import (
+    KEY,
+    Request,
+    api_of,
+    charts_show,
+    choose_project,
+    post,
+    signed_in,
+)
 from tests.support import servers
 from tests.support.backends import Backend
 from zaqar_redis.auth import tickets
@@ -67,8 +75,7 @@ def test_sign_in_needs_the_api_key(
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     page.get_by_role("link", name="Queues").click()
-    page.get_by_label("Project").fill(project)
-    page.get_by_label("Project").press("Enter")
+    choose_project(page, project)
     expect(page.get_by_role("link", name="orders")).to_be_visible()
     page.reload()
     expect(page.get_by_role("link", name="orders")).to_be_visible()
@@ -127,23 +134,11 @@ def test_charts_show_what_was_before_the_page_was_opened(
     servers.wait_for(lambda: 7 in history()[:-1], "a point of the history")
     assert api("DELETE", "/v2/queues/orders/messages?pop=4").status_code == 200
     signed_in(page, service, project, "queues/orders")
+    servers.wait_for(lambda: charts_show(page, "7"), "the chart with what was before")
     page.get_by_role("link", name="1 hour").click()
     expect(page.locator("main")).to_have_attribute("aria-busy", "false")
     assert page.url.endswith("#/queues/orders?range=1h")
-    chart = page.locator(".chart", has_text="Messages")
-    values = chart.locator(".u-series", has_text="Free").locator(".u-value")
-
-    def is_shown() -> bool:
-        place = chart.locator(".u-over").bounding_box()
-        assert place is not None
-        # The points are at the right end of the hour; how far left depends on what the page took.
-        for back in range(1000):
-            page.mouse.move(place["x"] + place["width"] - 1 - back / 4, place["y"] + 20)
-            if values.inner_text() == "7":
-                return True
-        return False
-
-    servers.wait_for(is_shown, "the chart with what was before")
+    servers.wait_for(lambda: charts_show(page, "7"), "the chart of the hour")
     assert figure(page, "free") == "3"
 
 

@@ -86,7 +86,7 @@ _ADMINISTRATION = {
     "quotas": ("get_all", "update", "delete"),
     "keys": ("get_all", "create", "update", "rotate", "delete"),
     # They show what belongs to no project, and other people's addresses.
-    "console": ("installation", "connections"),
+    "console": ("installation", "connections", "projects"),
     # They act on connections of other people.
     "channels": (
         *("subscribe", "unsubscribe", "disconnect", "refresh"),

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from typing import Literal, TypeVar
 
 from msgspec import Struct
 
 from zaqar_redis import errors
-from zaqar_redis.figures import Alarm, LargeQueue
+from zaqar_redis.figures import Alarm, FailingSubscriptions, LargeQueue
 from zaqar_redis.realtime.node.control import ConnectionFilter, ConnectionReport, NodeReport
 from zaqar_redis.realtime.node.control_plane import connection_order
 from zaqar_redis.realtime.node.node import Node
 from zaqar_redis.service.alarms import node_alarms, reached_by_others, sort_alarms, store_alarms
 from zaqar_redis.service.queue_figures import ProjectFigures, QueueFiguresService
 from zaqar_redis.service.queue_history import HistoryService, HistorySettings
-from zaqar_redis.service.stores import StoreMonitor, StoreReport
+from zaqar_redis.service.stores import StoreMonitor, StoreReport, open_store, store_names
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
 
@@ -33,8 +33,18 @@ PATIENCE = 0.9
 _REMEMBERED = 120.0
 
 
+class FailingSource(Struct, frozen=True):
+    """A queue or topic with subscriptions to which every attempt has failed for five minutes."""
+
+    kind: Literal["queues", "topics"]
+    name: str
+    subscriptions: FailingSubscriptions
+
+
 class Overview(Struct):
     figures: ProjectFigures
+    #: those that have failed for longest first
+    failing: list[FailingSource]
     stores: list[StoreReport]
     nodes: list[NodeReport]
     alarms: list[Alarm]
@@ -58,8 +68,9 @@ class OverviewService:
 
     async def get(self, project: str, *, everything: bool) -> Overview:
         """*everything*: stores and nodes too, and what is wrong with them."""
-        figures, alarms, stores, nodes, largest = await asyncio.gather(
+        figures, topics, alarms, stores, nodes, largest = await asyncio.gather(
             self._queues.get(project, PATIENCE),
+            self._queues.get(project, PATIENCE, topics=True),
             self._queue_alarms(project),
             self._stores.reports(PATIENCE) if everything else _none(),
             self.nodes() if everything else _none(),
@@ -83,7 +94,9 @@ class OverviewService:
             *node_alarms(nodes, self._missing(nodes) if everything else (), away),
             *alarms,
         ]
-        return Overview(figures, stores, nodes, sort_alarms(found))
+        failing = [*_failing("queues", figures), *_failing("topics", topics)]
+        failing.sort(key=lambda each: each.subscriptions.since)
+        return Overview(figures, failing, stores, nodes, sort_alarms(found))
 
     async def nodes(self) -> list[NodeReport]:
         """Returns the reports of the nodes that answer in time, by name; this one at least."""
@@ -129,6 +142,12 @@ class OverviewService:
         return {} if self._history is None else await _told(self._history.largest_queues(), {})
 
 
+def _failing(kind: Literal["queues", "topics"], found: ProjectFigures) -> Iterator[FailingSource]:
+    for row in found.rows:
+        if row.figures.failing is not None:
+            yield FailingSource(kind, row.name, row.figures.failing)
+
+
 async def _told(asked: Awaitable[T], otherwise: T) -> T:
     """Returns what the control store answers, or *otherwise* if it does not answer in time."""
     try:
@@ -156,6 +175,7 @@ class OperatorServices:
     """The services of the console, for one worker."""
 
     def __init__(self, driver: Driver, settings: HistorySettings, node: Node) -> None:
+        self._driver = driver
         self.queues = QueueFiguresService(driver)
         self._stores = node.stores = StoreMonitor(driver, node.engine.ping)
         #: None: there is no control store, or it is switched off
@@ -166,6 +186,23 @@ class OperatorServices:
         #: None: there is no control store
         self.access_keys = driver.control.access_keys if isinstance(driver, PooledDriver) else None
         self._sampling: asyncio.Task[None] | None = None
+
+    async def projects(self) -> tuple[list[str], bool]:
+        """Returns the projects that have queues or topics, by name, and whether these are all.
+
+        A store that is away or has very many keys is read for a second at most.
+        """
+        found: set[str] = set()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                for name in await store_names(self._driver):
+                    figures = (await open_store(self._driver, name)).figures
+                    if figures is not None:
+                        async for project, _ in figures.projects():
+                            found.add(project)
+        except (errors.Unavailable, errors.BadConfiguration, TimeoutError):
+            return sorted(found), False
+        return sorted(found), True
 
     def start(self) -> None:
         if self.history is not None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The history of the figures of every queue, and what is wrong with queues.
+"""The history of the figures of every queue and project, and what is wrong with queues.
 
 One worker of the installation reads all queues every minute or so.  A point is stored only for
-queues whose figures have changed, so that idle ones cost nothing.
+queues and projects whose figures have changed, so that idle ones cost nothing.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ import heapq
 import logging
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from zaqar_redis import errors
+from zaqar_redis.clock import Clock, process
 from zaqar_redis.figures import Alarm, HistoryPoint, LargeQueue, QueueFigures
+from zaqar_redis.service.history_steps import COUNTERS, HistoryStep, steps
+from zaqar_redis.service.project_sums import ProjectSums
 from zaqar_redis.service.queue_alarms import QueueAlarms
 from zaqar_redis.service.stores import open_store, queue_pages, store_names
 from zaqar_redis.storage.figures import StoreFigures
@@ -31,16 +33,23 @@ from zaqar_redis.storage.pools import PooledDriver
 
 LOG = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 #: The role of the process that samples all queues.
 _ROLE = "history"
 #: Seconds for which it has the role after its last round, beside two intervals.
 _LEASE_SECONDS = 10.0
 #: Sampling works for one part of its time in so many; the rest is pauses.
 _SHARE = 5
-#: Queues whose last point is remembered: some 25 MB; of more, points are compared in the store.
+#: Queues whose last point is remembered: some 25 MB; of more, points are compared in the store, and
+#: what happens is in no history of a project.
 _REMEMBERED_MAX = 100_000
+#: In place of a queue, in the history of its project.
+_PROJECT = ""
 #: Points that are written together: a few milliseconds.
 _PAGE = 100
+#: Projects and queues that are gone through in one go: a millisecond or two.
+_CHUNK = 300
 #: Largest queues of a store that are noted: an alarm names them in a line.
 _LARGEST = 3
 
@@ -58,8 +67,9 @@ class HistorySettings(Struct, frozen=True):
     queues_max: Annotated[
         int,
         Meta(ge=1, le=100_000),
-        "Maximum number of queues that get a point at a time: the busiest ones. A queue that is "
-        "busy all the time takes some 90 KB a day, so this bounds the memory of all histories.",
+        "Maximum number of queues that get a point at a time: the busiest ones; and of projects. A "
+        "queue that is busy all the time takes some 90 KB a day, so this bounds the memory of all "
+        "histories.",
     ] = 1000
     stuck_after: Annotated[
         int,
@@ -77,28 +87,6 @@ class HistorySettings(Struct, frozen=True):
     def points(self) -> int:
         """How many points a history has at most."""
         return self.seconds // self.interval
-
-
-class HistoryStep(Struct, frozen=True):
-    """A queue at a moment, with what happened since the step before.  Times are seconds."""
-
-    at: int
-    free: int
-    claimed: int
-    delayed: int
-    total: int
-    #: age of the oldest message; None: there is none
-    oldest: int | None
-    posted: int
-    claims: int
-    released: int
-    deleted: int
-    expired: int
-    purged: int
-    dead_lettered: int
-
-
-_COUNTERS = ("posted", "claims", "released", "deleted", "expired", "purged", "dead_lettered")
 
 
 def point(figures: QueueFigures) -> HistoryPoint:
@@ -119,37 +107,6 @@ def point(figures: QueueFigures) -> HistoryPoint:
     )
 
 
-def steps(points: Sequence[HistoryPoint], interval: int) -> Iterator[HistoryStep]:
-    """Yields what happened between the points, by differences of their counters.
-
-    Between two points that are further apart than *interval* nothing changed until shortly before
-    the second one: there is one more step then.
-    """
-    if points:
-        yield _step(points[0], points[0], points[0].at)
-    for before, after in pairwise(points):
-        if after.at - before.at > 1.5 * interval:
-            yield _step(before, before, after.at - interval)
-        yield _step(before, after, after.at)
-
-
-def _step(before: HistoryPoint, after: HistoryPoint, at: int) -> HistoryStep:
-    # A queue that was created again counts from zero.
-    counts = {
-        name: now - was if (now := getattr(after, name)) >= (was := getattr(before, name)) else now
-        for name in _COUNTERS
-    }
-    return HistoryStep(
-        at=at,
-        free=after.free,
-        claimed=after.claimed,
-        delayed=after.delayed,
-        total=after.free + after.claimed + after.delayed,
-        oldest=max(0, at - after.oldest) if after.oldest else None,
-        **counts,
-    )
-
-
 def _largest(
     before: Sequence[LargeQueue], project: str, page: Sequence[QueueFigures]
 ) -> Sequence[LargeQueue]:
@@ -160,18 +117,63 @@ def _largest(
     return heapq.nlargest(_LARGEST, by_name.values(), key=attrgetter("memory"))
 
 
-#: Messages that came or went since its last point, a number that breaks ties, project, queue.
-_Changed = tuple[int, int, str, str, HistoryPoint]
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(HistoryPoint).decode
+_NO_POINT = HistoryPoint(0, 0, 0, 0, 0, **dict.fromkeys(COUNTERS, 0))
+
+
+class _Known(Struct, gc=False):
+    """A queue or project, by its points without their times, which take some 60 bytes."""
+
+    #: as it was read last
+    read: bytes
+    #: the last one of its history; empty: this process has appended none
+    stored: bytes = b""
+
+
+#: Messages that came or went since its last point, a number that breaks ties, project and queue.
+_Changed = tuple[int, int, tuple[str, str], HistoryPoint]
+
+
+async def _paused(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yields the items; others work after some of them."""
+    for number, item in enumerate(items):
+        if number % _CHUNK == _CHUNK - 1:
+            await asyncio.sleep(0)
+        yield item
+
+
+def _read(now: HistoryPoint) -> bytes:
+    return _encode(replace(now, at=0))
+
+
+def _activity(known: _Known | None, now: HistoryPoint) -> int:
+    if known is None or not known.stored:
+        return 0
+    before = _decode(known.stored)
+    return now.posted + now.claims + now.deleted - before.posted - before.claims - before.deleted
 
 
 class HistoryService:
-    def __init__(self, driver: PooledDriver, settings: HistorySettings) -> None:
+    def __init__(
+        self, driver: PooledDriver, settings: HistorySettings, now: Clock = process
+    ) -> None:
+        """*now*: of this process, not of a store."""
         self.settings = settings
         self._driver = driver
+        self._now = now
         self._histories = driver.control.histories
-        #: project and queue -> its last point, and how many messages had come and gone by then
-        self._last: dict[tuple[str, str], tuple[int, int]] = {}
+        self._forget()
         self._alarms = QueueAlarms(settings.stuck_after)
+
+    def _forget(self) -> None:
+        #: whether a round was made, so that what is not known is new
+        self._began = False
+        #: project and queue -> what the last round has read
+        self._last: dict[tuple[str, str], _Known] = {}
+        #: what it has not, of the round before: a queue that moves, or whose store was away
+        self._missed: dict[tuple[str, str], _Known] = {}
+        self._sums = ProjectSums()
 
     async def read(self, project: str, queue: str, hours: int) -> list[HistoryStep]:
         """Returns the history of a queue up to now.  Raises NotFound, StoreUnavailable."""
@@ -179,9 +181,21 @@ class HistoryService:
         if found is None:
             raise errors.NotFound(why=f"Queue {queue} does not exist.")
         points = [*await self._histories.read(project, queue)]
-        now = await self._now(project, queue)
+        now = await self._queue_now(project, queue)
         if now is not None and (not points or points[-1].at < now.at):
             points.append(now)
+        return self._steps(points, hours)
+
+    async def read_project(self, project: str, hours: int) -> list[HistoryStep]:
+        """Returns the history of a project: the sums of its queues.  Raises StoreUnavailable."""
+        points = [*await self._histories.read(project, _PROJECT)]
+        now = self._now() // 1000
+        # The next point may be on its way.
+        if points and now - points[-1].at > 2 * self.settings.interval:
+            points.append(replace(points[-1], at=now))
+        return self._steps(points, hours)
+
+    def _steps(self, points: list[HistoryPoint], hours: int) -> list[HistoryStep]:
         since = points[-1].at - hours * 3600 if points else 0
         begin = bisect_left(points, since, key=lambda each: each.at)
         # What was so when the time began that is asked for.
@@ -196,7 +210,7 @@ class HistoryService:
         """Returns the largest queues of each store in the last round, the largest first."""
         return await self._histories.largest_queues()
 
-    async def _now(self, project: str, queue: str) -> HistoryPoint | None:
+    async def _queue_now(self, project: str, queue: str) -> HistoryPoint | None:
         located = await self._driver.control.catalogue.locate(project, queue)
         store = self._driver.router.stores.default.driver
         if located.pool is not None:
@@ -218,7 +232,7 @@ class HistoryService:
                 if await self._driver.control.lead(_ROLE, lease):
                     await self.sample()
                 else:
-                    self._last.clear()
+                    self._forget()
             except errors.Unavailable:
                 continue  # the next round may succeed
             except Exception:  # e.g. a user without the right to a command
@@ -230,29 +244,47 @@ class HistoryService:
             await self._driver.control.resign(_ROLE)
 
     async def sample(self) -> None:
-        """Appends a point to the history of each queue that has changed, and notes alarms and the
-        largest queues."""
+        """Appends a point to the history of each queue and project that has changed, and notes
+        alarms and the largest queues."""
         busiest: list[_Changed] = []
-        last: dict[tuple[str, str], tuple[int, int]] = {}
+        last: dict[tuple[str, str], _Known] = {}
         largest: dict[str, Sequence[LargeQueue]] = {}
         self._alarms.begin()
+        self._sums.begin()
+        complete = True
         for name in await store_names(self._driver):
             try:
                 figures = (await open_store(self._driver, name)).figures
                 if figures is not None:
                     largest[name] = await self._sample_store(figures, last, busiest)
             except (errors.Unavailable, errors.BadConfiguration):
-                continue  # its queues get their points when it is back
-        self._last = last
+                complete = False  # its queues get their points when it is back
+        projects = await self._end_round(last, complete=complete)
         lease = 3 * self.settings.interval + round(_LEASE_SECONDS)
         # Before the points, which a store whose memory is full does not take.
         await self._histories.put_alarms(self._alarms.end(), largest, lease)
-        await self._append(busiest)
+        await self._append(busiest + projects)
+
+    async def _end_round(
+        self, last: dict[tuple[str, str], _Known], *, complete: bool
+    ) -> list[_Changed]:
+        """Remembers what was read.  Returns the points of projects that have changed, if all
+        stores were read."""
+        projects: list[_Changed] = []
+        if complete:
+            async for project, total in _paused(self._sums.points(self._now() // 1000)):
+                self._offer((project, _PROJECT), total, last, projects)
+        missed = {} if complete else self._missed
+        async for queue, known in _paused([*self._last.items()]):
+            if queue not in last:
+                missed[queue] = known
+        self._missed, self._last, self._began = missed, last, True
+        return projects
 
     async def _sample_store(
         self,
         figures: StoreFigures,
-        last: dict[tuple[str, str], tuple[int, int]],
+        last: dict[tuple[str, str], _Known],
         busiest: list[_Changed],
     ) -> Sequence[LargeQueue]:
         """Notes all queues and topics of a store.  Returns the largest queues."""
@@ -272,7 +304,7 @@ class HistoryService:
         self,
         project: str,
         figures: QueueFigures,
-        last: dict[tuple[str, str], tuple[int, int]],
+        last: dict[tuple[str, str], _Known],
         busiest: list[_Changed],
     ) -> None:
         if not figures.counters.posted:
@@ -280,30 +312,46 @@ class HistoryService:
         queue, now = (project, figures.name), point(figures)
         if queue in last:
             return  # it moves, and was read in the other store
-        total = now.posted + now.claims + now.deleted
-        state = hash(msgspec.structs.astuple(now)[1:])
-        before = self._last.get(queue)
-        if before is None or before[0] != state:
-            activity = total - before[1] if before is not None else 0
-            entry = activity, len(last), project, figures.name, now
-            if len(busiest) < self.settings.queues_max:
-                heapq.heappush(busiest, entry)
-            else:
-                entry = heapq.heappushpop(busiest, entry)
-                # It still differs from its last point, and so comes again.
-                left_out = entry[2], entry[3]
-                if left_out in self._last:
-                    last[left_out] = self._last[left_out]
-                else:
-                    last.pop(left_out, None)
-                if left_out == queue:
-                    return
+        self._sums.add(project, self._before(queue, now), now)
+        self._offer(queue, now, last, busiest)
+
+    def _before(self, queue: tuple[str, str], now: HistoryPoint) -> HistoryPoint | None:
+        """Returns what `ProjectSums.add` needs."""
+        known = self._known(queue)
+        if known is not None:
+            return None if known.read == _read(now) else _decode(known.read)
+        is_new = self._began and len(self._last) < _REMEMBERED_MAX
+        return _NO_POINT if is_new else None
+
+    def _known(self, queue: tuple[str, str]) -> _Known | None:
+        return self._last.get(queue) or self._missed.get(queue)
+
+    def _offer(
+        self,
+        queue: tuple[str, str],
+        now: HistoryPoint,
+        last: dict[tuple[str, str], _Known],
+        busiest: list[_Changed],
+    ) -> None:
+        """Adds the point to the *busiest* if it has changed, perhaps in place of another one."""
+        known, read = self._known(queue), _read(now)
         if len(last) < _REMEMBERED_MAX:
-            last[queue] = state, total
+            last[queue] = _Known(read, read)
+        if known is not None and known.stored == read:
+            return
+        entry = _activity(known, now), len(last), queue, now
+        if len(busiest) < self.settings.queues_max:
+            heapq.heappush(busiest, entry)
+            return
+        left_out = heapq.heappushpop(busiest, entry)[2]
+        if left_out in last:
+            # It still differs from its last point, and so comes again.
+            before = self._known(left_out)
+            last[left_out].stored = before.stored if before is not None else b""
 
     async def _append(self, busiest: list[_Changed]) -> None:
         by_project: dict[str, dict[str, HistoryPoint]] = {}
-        for _, _, project, queue, now in busiest:
+        for _, _, (project, queue), now in busiest:
             by_project.setdefault(project, {})[queue] = now
         settings = self.settings
         for project, points in by_project.items():

@@ -81,9 +81,7 @@ class ChannelsFrontEnd:
             *channels.routes(self.node, settings.project, self._checks),
         ]
         if settings.console is not None:
-            self.routes += console.routes(
-                settings.console, self._checks, settings.namespaces, settings.project
-            )
+            self.routes += console.routes(settings.console, self._checks, settings.namespaces)
 
     @property
     def has_console(self) -> bool:

@@ -128,11 +128,7 @@ def _files() -> dict[str, StaticFile]:
 
 class ConsoleHandlers:
     def __init__(
-        self,
-        settings: ConsoleSettings,
-        checks: ServerApiChecks,
-        namespaces: Namespaces,
-        project: str,
+        self, settings: ConsoleSettings, checks: ServerApiChecks, namespaces: Namespaces
     ) -> None:
         self._secret = settings.secret
         self._checks = checks
@@ -141,7 +137,6 @@ class ConsoleHandlers:
         about = {
             "logins": _logins(settings),
             "openid": settings.provider,
-            "project": project,
             "charts": _CHARTS in self._files,
         }
         self._about = Answer(msgspec.json.encode(about), headers=_NOT_STORED)
@@ -199,9 +194,9 @@ class ConsoleHandlers:
 
 
 def routes(
-    settings: ConsoleSettings, checks: ServerApiChecks, namespaces: Namespaces, project: str
+    settings: ConsoleSettings, checks: ServerApiChecks, namespaces: Namespaces
 ) -> list[ApiRoute]:
-    handlers = ConsoleHandlers(settings, checks, namespaces, project)
+    handlers = ConsoleHandlers(settings, checks, namespaces)
     row = partial(ApiRoute, public=True, checked=False)
     read = partial(row, "GET", action="console:read")
     guarded = partial(row, guard=checks.admit)

@@ -5,6 +5,7 @@ import { address } from "./address.js";
 import { act } from "./dialog.js";
 import { Tiles, count, make, rate, setText } from "./dom.js";
 import { Feed, publishBox } from "./feed.js";
+import { shortId } from "./ids.js";
 import { HELP } from "./rates.js";
 import { Refused } from "./server.js";
 import { Listing, Table, cut } from "./table.js";
@@ -33,7 +34,7 @@ export class Channel {
       columns: [{ title: "Connection", sort: "client" }, { title: "User", sort: "user" },
         { title: "Information" }],
       load: (query, signal) => this.#loadPresence(query, signal),
-      row: (info) => [info.client, [info.client, info.user || "–",
+      row: (info) => [info.client, [shortId(info.client, "Connection"), info.user || "–",
         [shown(info, "conn_info"), shown(info, "chan_info")].filter((each) => each !== undefined)
           .join(" ")]],
     });

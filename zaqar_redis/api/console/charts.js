@@ -23,8 +23,22 @@ const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFraction
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 
 // Seconds between marks of the axis of time.
-const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600];
+const STEPS = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200];
 const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB");
+const minute = (seconds) => clock(seconds).slice(0, 5);
+
+// The messages of a queue or project, and what happens to them.
+export const MESSAGE_CHARTS = [
+  { title: "Messages", series: [
+    { name: "Free", key: "free", colour: "--free" },
+    { name: "Claimed", key: "claimed", colour: "--claimed" },
+    { name: "Delayed", key: "delayed", colour: "--delayed" }] },
+  { title: "A second", series: [
+    { name: "Posts/s", key: "posts", colour: "--posts" },
+    { name: "Claims/s", key: "claims", colour: "--claimed" },
+    { name: "Deletes/s", key: "deletes", colour: "--takes" },
+    { name: "Dead letters/s", key: "deadLetters", colour: "--bad" }] },
+];
 
 // Charts below each other, with one axis of time: [{title, series: [{name, key, colour}]}].
 export class Charts {
@@ -80,8 +94,8 @@ export class Charts {
   }
 
   #resize() {
-    const width = this.element.clientWidth;
     for (const plot of this.#plots) {
+      const width = plot.root.parentElement.clientWidth;
       if (width && plot.width !== width) plot.setSize({ width, height: HEIGHT });
     }
   }
@@ -95,7 +109,7 @@ export class Charts {
       make("figure", { class: "chart", "aria-label": `${this.label}: ${title}` },
         make("figcaption", {}, title)));
     return new Plot({
-      width: this.element.clientWidth || 600,
+      width: element.clientWidth || 600,
       height: HEIGHT,
       cursor: { sync: { key: this.label }, drag: { x: false, y: false } },
       scales: {
@@ -103,7 +117,7 @@ export class Charts {
         // From zero, with some room above.
         y: { range: (_, __, high) => [0, Math.max(1, (high ?? 0) * 1.05)] },
       },
-      axes: [{ ...axis, space: 90, incrs: STEPS, values: (_, marks) => marks.map(clock) },
+      axes: [{ ...axis, space: 50, incrs: STEPS, values: (_, marks) => marks.map(minute) },
         { ...axis, size: 52, values: (_, marks) => marks.map((mark) => SHORT.format(mark)) }],
       series: [
         { label: "Time", value: (_, at) => (at === null ? "–" : clock(at)) },

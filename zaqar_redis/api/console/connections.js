@@ -4,6 +4,7 @@
 import { change } from "./address.js";
 import { act, reason } from "./dialog.js";
 import { count, duration, make } from "./dom.js";
+import { shortId } from "./ids.js";
 import { Listing } from "./table.js";
 
 const COLUMNS = [
@@ -35,7 +36,7 @@ export class Connections {
         const found = await context.server.console("connections", asked, signal);
         return { items: found.connections, matching: found.matching, total: found.matching };
       },
-      row: (each) => [each.client, [each.client, each.user || "–", each.transport, each.address,
+      row: (each) => [each.client, [shortId(each.client, "Connection"), each.user || "–", each.transport, each.address,
         duration(each.age), count(each.subscriptions), each.channels.join(", "),
         act(session, "channels:disconnect", "Disconnect", () => this.#disconnect(each))]],
     });

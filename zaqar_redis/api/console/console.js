@@ -14,6 +14,7 @@ import { Nodes } from "./nodes.js";
 import * as openid from "./openid.js";
 import { Overview } from "./overview.js";
 import { Pools } from "./pools.js";
+import { chooseProject } from "./projects.js";
 import { Queue, Topic } from "./queue.js";
 import { Queues } from "./queues.js";
 import { Refused, Server, Unauthorized, about } from "./server.js";
@@ -37,7 +38,7 @@ const AGAIN = 3;
 const at = (id) => document.getElementById(id);
 const main = at("main");
 
-let info; // about the service: logins, openid, project, charts
+let info; // about the service: logins, openid, charts
 let server = null; // null: nobody has signed in
 let session = null; // who has
 let view = null;
@@ -96,7 +97,7 @@ function route() {
     const isFirst = shown === null;
     leave();
     shown = identity;
-    view = new Wanted({ server, session, about: info, refresh, act, ask }, entry);
+    view = new Wanted({ server, session, refresh, act, ask }, entry);
     main.append(view.element);
     main.setAttribute("aria-busy", "true"); // until it has something to show
     if (!isFirst) main.focus({ preventScroll: true });
@@ -145,10 +146,12 @@ const renew = async (credential) =>
 // Only a request shows whether the service accepts a credential, and for which project.
 async function open(credential) {
   const wanted = new Server(credential, sessionStorage.getItem(PROJECT) ?? "", renew);
-  session = await wanted.session();
+  const found = await wanted.session();
+  leave();
+  session = found;
   server = wanted;
   server.project = session.project;
-  at("project").value = session.project;
+  setText(at("project"), `Project: ${session.project}`);
   setText(at("who"), [session.user, session.roles.join(", ")].filter(Boolean).join(": "));
   at("sign-out").hidden = isFree();
   at("sign-in").hidden = true;
@@ -212,15 +215,15 @@ async function submit(event) {
   }
 }
 
-async function changeProject(event) {
-  sessionStorage.setItem(PROJECT, event.target.value || info.project);
-  leave();
+async function changeProject(name) {
+  const before = sessionStorage.getItem(PROJECT);
+  sessionStorage.setItem(PROJECT, name);
   try {
     await open(credentials.load() ?? { headers: {}, refresh: null });
   } catch (error) {
-    sessionStorage.removeItem(PROJECT);
-    if (error instanceof Unauthorized) signOut(error.message);
-    else showProblem(error.message);
+    if (before === null) sessionStorage.removeItem(PROJECT);
+    else sessionStorage.setItem(PROJECT, before);
+    throw error;
   }
 }
 
@@ -237,8 +240,8 @@ function listen() {
   at("kind").addEventListener("change", showKind);
   at("sign-in").addEventListener("submit", submit);
   at("sign-out").addEventListener("click", () => signOut(""));
-  at("scope").addEventListener("submit", (event) => event.preventDefault());
-  at("project").addEventListener("change", changeProject);
+  at("project").addEventListener("click", () =>
+    chooseProject({ server, session }, changeProject));
   window.addEventListener("hashchange", route);
   document.addEventListener("visibilitychange", refresh);
 }

@@ -3,6 +3,7 @@
 
 import { reason } from "./dialog.js";
 import { button, count, make, setText } from "./dom.js";
+import { shortId } from "./ids.js";
 import { Tail } from "./tail.js";
 
 // Entries on the page: more than anybody reads, and few enough to draw at once.
@@ -57,12 +58,15 @@ export class Feed {
     const at = publication.time ? new Date(publication.time) : new Date();
     const notes = [at.toLocaleTimeString("en-GB")];
     if (publication.offset) notes.push(`#${publication.offset}`);
-    if (publication.info) notes.push(publication.info.user || publication.info.client);
+    if (publication.info) {
+      notes.push(publication.info.user || shortId(publication.info.client, "Connection"));
+    }
     for (const [name, value] of Object.entries(publication.tags ?? {})) {
-      notes.push(`${name} ${value}`);
+      notes.push(name === "id" ? make("span", {}, "id ", shortId(value, "Message"))
+        : `${name} ${value}`);
     }
     this.#put(make("li", {},
-      make("span", { class: "hint" }, notes.join(" · ")),
+      make("span", { class: "hint" }, ...notes.flatMap((note, index) => (index ? [" · ", note] : [note]))),
       make("code", { class: "compact" }, beginning(JSON.stringify(publication.data))),
       make("code", { class: "indented" }, beginning(JSON.stringify(publication.data, null, 2)))));
   }

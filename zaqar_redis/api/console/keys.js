@@ -4,6 +4,7 @@
 import { address } from "./address.js";
 import { act, field, reason, show } from "./dialog.js";
 import { facts, make, moment } from "./dom.js";
+import { shortId } from "./ids.js";
 import { Listing, cut } from "./table.js";
 
 const COLUMNS = [
@@ -57,7 +58,7 @@ export class Keys {
 
   #row({ id, user, roles, rights, created, expires, disabled, last_used: used }) {
     const { session } = this.context;
-    return [id, [id, user, roles.join(", "),
+    return [id, [shortId(id, "Key"), user, roles.join(", "),
       rights.map(({ queues, actions }) => `${queues}:${actions.join(",")}`).join(" ") || "–",
       moment(created), expires ? moment(expires) : "never", used ? moment(used) : "never",
       disabled ? "disabled" : "in use",

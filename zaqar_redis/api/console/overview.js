@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one looks at first: what is wrong, the project's totals and rates, stores and nodes.
+// What one looks at first: what is wrong, the project's totals, rates and last day, stores and nodes.
 
 import { address } from "./address.js";
-import { Tiles, bytes, count, duration, make, rate, setText } from "./dom.js";
+import { Charts, MESSAGE_CHARTS } from "./charts.js";
+import { Tiles, bytes, count, duration, make, moment, rate, setText } from "./dom.js";
+import { shortId } from "./ids.js";
 import { nodeCells, NODE_COLUMNS } from "./nodes.js";
-import { HELP } from "./rates.js";
+import { HELP, samples } from "./rates.js";
+import { Refused, nounOf } from "./server.js";
 import { Table } from "./table.js";
 
 const STORE_COLUMNS = [
@@ -21,8 +24,19 @@ const STORE_COLUMNS = [
   { title: "Version" },
 ];
 
+const FAILING_COLUMNS = [
+  { title: "Queue or topic" },
+  { title: "Failing", number: true, help: "Subscriptions to which every attempt has failed for five minutes" },
+  { title: "For", number: true, help: "Of the one that has failed for longest" },
+  { title: "Subscription", help: "One of them" },
+  { title: "Last failure" },
+];
+// Milliseconds between two looks at the history, which has a point a minute.
+const HISTORY_EVERY = 60_000;
+
 export class Overview {
   seconds = 3;
+  #looked = -Infinity; // at the history
 
   constructor(context) {
     this.context = context;
@@ -35,6 +49,14 @@ export class Overview {
       deletes: ["Deletes/s", HELP.deletes],
     });
     this.note = make("p", { class: "hint" });
+    this.charts = new Charts(`Project ${context.session.project}`, MESSAGE_CHARTS);
+    this.charts.element.classList.add("beside");
+    this.past = make("h4");
+    this.noHistory = make("p", { class: "hint" });
+    this.failing = new Table("Failing subscriptions", FAILING_COLUMNS, "");
+    this.failingTitle = make("h3");
+    this.failures = make("section", { class: "card", hidden: true }, this.failingTitle,
+      this.failing.element);
     this.stores = new Table("Stores", STORE_COLUMNS, "No store.");
     this.nodes = new Table("Nodes", NODE_COLUMNS, "No node has answered.");
     this.installation = make("section", { class: "card" },
@@ -43,14 +65,18 @@ export class Overview {
     this.element = make("div", { class: "stack" },
       make("section", { class: "card", "aria-live": "polite" }, make("h2", {}, "Overview"),
         this.well, this.alarms),
+      this.failures,
       make("section", { class: "card" }, make("h3", {}, `Project ${context.session.project}`),
-        this.tiles.element, this.note),
+        this.tiles.element, this.note, this.past, this.charts.element,
+        this.noHistory),
       this.installation);
   }
 
   open() {}
 
-  close() {}
+  close() {
+    this.charts.close();
+  }
 
   async refresh(signal) {
     const found = await this.context.server.console("overview", {}, signal);
@@ -61,10 +87,40 @@ export class Overview {
       dead: count(totals.dead_letters), posts: rate(totals.posted),
       claims: rate(totals.claimed_rate), deletes: rate(totals.deleted) });
     setText(this.note, found.complete ? "" : "Not all queues have been read yet.");
+    this.#showFailing(found);
     this.installation.hidden = found.stores === null;
-    if (found.stores === null) return;
-    this.stores.show(found.stores.map((store) => [`${store.kind} ${store.name}`, storeCells(store)]));
-    this.nodes.show(found.nodes.map((node) => [node.id, nodeCells(node)]));
+    if (found.stores !== null) {
+      this.stores.show(found.stores.map((store) =>
+        [`${store.kind} ${store.name}`, storeCells(store)]));
+      this.nodes.show(found.nodes.map((node) => [node.id, nodeCells(node)]));
+    }
+    if (performance.now() - this.#looked > HISTORY_EVERY) await this.#showHistory(signal);
+  }
+
+  async #showHistory(signal) {
+    try {
+      const { points, hours } = await this.context.server.console("overview/history", {}, signal);
+      this.#looked = performance.now();
+      setText(this.past, `The last ${hours} hours`);
+      this.charts.element.hidden = !points.length;
+      setText(this.noHistory, points.length ? ""
+        : "There is nothing yet: the first point comes within a minute of the first message.");
+      if (points.length) await this.charts.show(samples(points), hours * 3600);
+    } catch (error) {
+      if (!(error instanceof Refused && error.status === 404)) throw error;
+      this.#looked = Infinity; // none is kept
+      setText(this.noHistory, error.message);
+    }
+  }
+
+  #showFailing({ failing, failing_subscriptions: number }) {
+    this.failures.hidden = !failing.length;
+    setText(this.failingTitle, `Failing subscriptions: ${count(number)}`);
+    this.failing.show(failing.map((each) => [`${each.kind} ${each.name}`, [
+      { text: `${nounOf(each.kind)} ${each.name}`,
+        href: address(each.kind, each.name, { tab: "subscriptions" }) },
+      count(each.number), duration(Date.now() / 1000 - each.since),
+      shortId(each.subscription, "Subscription"), `${moment(each.failed_at)}: ${each.error}`]]));
   }
 
   #showAlarms(alarms) {

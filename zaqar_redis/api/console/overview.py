@@ -15,19 +15,23 @@ from msgspec import Struct
 
 from zaqar_redis import errors
 from zaqar_redis.api.channels.server import ServerApiChecks
-from zaqar_redis.api.console.answers import answer, page_of
+from zaqar_redis.api.console.answers import HistoryQuery, answer, asked_history, page_of
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.figures import Alarm
 from zaqar_redis.realtime.node.control import ConnectionFilter, ConnectionReport, NodeReport
 from zaqar_redis.realtime.protocol.codes import CommandRejected
 from zaqar_redis.realtime.session.namespaces import Namespaces
-from zaqar_redis.service.overview import OperatorServices
+from zaqar_redis.service.overview import FailingSource, OperatorServices
 from zaqar_redis.service.queue_figures import Totals
 from zaqar_redis.service.stores import StoreReport
 
 #: The last row that can be asked for: every node sends all connections before it.
 _CONNECTIONS_MAX = 2000
+#: Queues and topics with failing subscriptions that are shown: an operator reads the first few.
+_FAILING_MAX = 20
+#: Projects to choose from: who looks for another one types its name.
+_PROJECTS_MAX = 1000
 
 
 class ConnectionsQuery(Struct, frozen=True, kw_only=True):
@@ -135,12 +139,41 @@ def _node(report: NodeReport) -> _NodeOut:
     )
 
 
+class _FailingOut(Struct):
+    #: queues or topics, and the name of one
+    kind: str
+    name: str
+    #: how many of its subscriptions fail, and the id of one
+    number: int
+    subscription: str
+    since: float
+    failed_at: float
+    error: str
+
+
+def _failing(source: FailingSource) -> _FailingOut:
+    of = source.subscriptions
+    return _FailingOut(
+        source.kind,
+        source.name,
+        of.number,
+        of.id,
+        of.since / 1000,
+        of.failed_at / 1000,
+        of.error,
+    )
+
+
 class _OverviewOut(Struct):
     project: str
     totals: Totals
     sampled_at: float
     complete: bool
     alarms: list[Alarm]
+    #: the first of them
+    failing: list[_FailingOut]
+    #: subscriptions, of all queues and topics
+    failing_subscriptions: int
     #: null: only administrators see them
     stores: list[_StoreOut] | None
     nodes: list[_NodeOut] | None
@@ -198,10 +231,25 @@ class OverviewHandlers:
                 found.figures.sampled_at,
                 found.figures.complete,
                 found.alarms,
+                [_failing(each) for each in found.failing[:_FAILING_MAX]],
+                sum(each.subscriptions.number for each in found.failing),
                 [_store(each) for each in found.stores] if everything else None,
                 [_node(each) for each in found.nodes] if everything else None,
             )
         )
+
+    async def show_history(self, request: Request[HistoryQuery, None]) -> Answer:
+        """The figures of a project in the last hours: the sums of its queues."""
+        self._checks.authorize(request, "console:overview", "")
+        history, hours = asked_history(self._services, request.query)
+        points = await history.read_project(request.project, hours)
+        return answer({"step": history.settings.interval, "hours": hours, "points": points})
+
+    async def list_projects(self, request: Request[None, None]) -> Answer:
+        """The projects that have queues or topics."""
+        found, complete = await self._services.projects()
+        complete = complete and len(found) <= _PROJECTS_MAX
+        return answer({"projects": found[:_PROJECTS_MAX], "complete": complete})
 
     async def list_connections(self, request: Request[ConnectionsQuery, None]) -> Answer:
         """Open connections of clients of channels, of all nodes; the latest first."""
@@ -231,6 +279,13 @@ def routes(
     row = partial(ApiRoute, "GET", public=True, checked=False, guard=checks.admit)
     return [
         row("/console/overview", handlers.show, "console:overview"),
+        row(
+            "/console/overview/history",
+            handlers.show_history,
+            "console:overview",
+            query=HistoryQuery,
+        ),
+        row("/console/projects", handlers.list_projects, "console:projects"),
         row(
             "/console/connections",
             handlers.list_connections,

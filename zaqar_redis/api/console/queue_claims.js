@@ -4,6 +4,7 @@
 import { address } from "./address.js";
 import { act } from "./dialog.js";
 import { count, duration, make } from "./dom.js";
+import { shortId } from "./ids.js";
 import { markerOf, pathOf } from "./server.js";
 import { MarkerPager, Table } from "./table.js";
 
@@ -38,8 +39,8 @@ export class QueueClaims {
     const { marker = "" } = this.#params;
     const path = `${pathOf(this.name)}/claims?${new URLSearchParams(marker && { marker })}`;
     const { claims, links } = await this.context.server.queues("GET", path, null, signal);
-    this.table.show(claims.map(({ id, client_id: client, messages, age, ttl }) => [id, [id,
-      client ?? "–", count(messages), duration(age), duration(Math.max(0, ttl - age)),
+    this.table.show(claims.map(({ id, client_id: client, messages, age, ttl }) => [id, [
+      shortId(id, "Claim"), client ? shortId(client, "Client-ID") : "–", count(messages), duration(age), duration(Math.max(0, ttl - age)),
       act(this.context.session, "claims:delete", "Release", () => this.#release(id))]]));
     this.pager.show(marker, markerOf(links), claims.length);
   }

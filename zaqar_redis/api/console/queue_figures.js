@@ -2,9 +2,9 @@
 // The figures of a queue or topic: counts by state, rates, and charts.
 
 import { address } from "./address.js";
-import { Charts } from "./charts.js";
+import { Charts, MESSAGE_CHARTS } from "./charts.js";
 import { Tiles, count, duration, make, rate } from "./dom.js";
-import { pathOf } from "./server.js";
+import { Refused, pathOf } from "./server.js";
 import { HELP, Series, reading, samples } from "./rates.js";
 
 const QUEUE_TILES = {
@@ -12,17 +12,6 @@ const QUEUE_TILES = {
   total: ["Total"], oldest: ["Oldest", HELP.oldest],
   posts: ["Posts/s", HELP.posts], claims: ["Claims/s", HELP.claims], deletes: ["Deletes/s", HELP.deletes],
 };
-const QUEUE_CHARTS = [
-  { title: "Messages", series: [
-    { name: "Free", key: "free", colour: "--free" },
-    { name: "Claimed", key: "claimed", colour: "--claimed" },
-    { name: "Delayed", key: "delayed", colour: "--delayed" }] },
-  { title: "A second", series: [
-    { name: "Posts/s", key: "posts", colour: "--posts" },
-    { name: "Claims/s", key: "claims", colour: "--claimed" },
-    { name: "Deletes/s", key: "deletes", colour: "--takes" },
-    { name: "Dead letters/s", key: "deadLetters", colour: "--bad" }] },
-];
 const TOPIC_TILES = {
   total: ["Messages", "In its history"], delayed: QUEUE_TILES.delayed,
   oldest: QUEUE_TILES.oldest, posts: ["Published/s"],
@@ -31,10 +20,10 @@ const TOPIC_CHARTS = [
   { title: "Messages", series: [{ name: "Messages", key: "total", colour: "--free" }] },
   { title: "A second", series: [{ name: "Published/s", key: "posts", colour: "--posts" }] },
 ];
-// By the parameter range: title, and the hours that the service tells; what is shown without it
-// is what this page has seen.
+// By the parameter range: title, and the hours that the service tells; without it the charts go on
+// with what this page sees.
 const RANGES = { "": ["10 minutes", 0], "1h": ["1 hour", 1], "6h": ["6 hours", 6], "24h": ["24 hours", 24] };
-// Seconds that a page remembers itself.
+// Seconds that are shown then.
 const SEEN = 600;
 // Seconds between two looks at the history, which has a point a minute.
 const HISTORY_EVERY = 20;
@@ -46,6 +35,7 @@ export class QueueFigures {
   #series = new Series();
   #range = "";
   #past = { hours: 0, at: 0, samples: [] };
+  #before = null; // samples of the time before the page was opened
 
   constructor(context, name, kind) {
     this.context = context;
@@ -54,7 +44,7 @@ export class QueueFigures {
     const isTopic = kind === "topics"; // of these the service keeps no histories of figures
     this.tiles = new Tiles(isTopic ? TOPIC_TILES : QUEUE_TILES);
     this.charts = isTopic ? new Charts(`Topic ${name}`, TOPIC_CHARTS)
-      : new Charts(`Queue ${name}`, QUEUE_CHARTS);
+      : new Charts(`Queue ${name}`, MESSAGE_CHARTS);
     this.ranges = make("nav", { class: "ranges", "aria-label": "Time that the charts show",
       hidden: isTopic },
     ...Object.entries(RANGES).map(([range, [title]]) =>
@@ -88,12 +78,30 @@ export class QueueFigures {
 
   async #samples(signal) {
     const hours = RANGES[this.#range][1];
-    if (!hours) return this.#series.samples;
     const now = Date.now() / 1000;
+    if (!hours) {
+      this.#before ??= this.ranges.hidden ? [] : await this.#samplesBefore(now, signal);
+      if (!this.#before.length) return this.#series.samples;
+      // Rates of the first sample are not known; those before it are.
+      return [...this.#before.filter(({ at }) => at > now - SEEN), ...this.#series.samples.slice(1)];
+    }
     if (this.#past.hours !== hours || now - this.#past.at > HISTORY_EVERY) {
       const history = await this.context.server.history(this.name, hours, signal);
       this.#past = { hours, at: now, samples: samples(history.points) };
     }
     return this.#past.samples;
+  }
+  async #samplesBefore(now, signal) {
+    try {
+      const { points } = await this.context.server.history(this.name, 1, signal);
+      // The last one is of now, by the clock of the store.
+      const late = points.length ? now - points.at(-1).at : 0;
+      const second = this.#series.samples[1]?.at ?? Infinity;
+      return samples(points).map((sample) => ({ ...sample, at: sample.at + late }))
+        .filter(({ at }) => at < second);
+    } catch (error) {
+      if (error instanceof Refused && error.status === 404) return []; // none is kept
+      throw error;
+    }
   }
 }

@@ -4,6 +4,7 @@
 import { address, change } from "./address.js";
 import { act, field } from "./dialog.js";
 import { announce, button, count, duration, make, setText } from "./dom.js";
+import { shortId } from "./ids.js";
 import { postBox, shortBody, showMessage } from "./messages.js";
 import { Mover } from "./mover.js";
 import { markerOf, pathOf } from "./server.js";
@@ -78,10 +79,11 @@ export class QueueMessages {
 
   #cells(message) {
     const { id } = message;
-    const mark = make("label", { class: "check" },
-      make("input", { type: "checkbox", name: "marked", value: id }), ` ${id}`);
+    const mark = make("span", { class: "check" },
+      make("input", { type: "checkbox", name: "marked", value: id, "aria-label": id }),
+      shortId(id, "Message"));
     const { session } = this.context;
-    return [mark, stateOf(message), duration(message.age), duration(message.ttl),
+    return [mark, stateOf(message, shortId), duration(message.age), duration(message.ttl),
       count(message.claim_count), message.dead_letter_from ?? "",
       shortBody(message),
       make("div", { class: "acts" },
@@ -159,15 +161,16 @@ export class QueueMessages {
   }
 }
 
-function stateOf({ state, claim, claim_client_id: client, until }) {
+// shown(id, kind): an id, as a text or an element.
+function stateOf({ state, claim, claim_client_id: client, until }, shown) {
   const end = until ? new Date(until).toLocaleString("en-GB") : "";
-  const holder = client ? `client ${client}` : `claim ${claim}`;
-  if (state === "claimed") return `claimed by ${holder} until ${end}`;
-  return state === "delayed" ? `delayed until ${end}` : state;
+  if (state !== "claimed") return state === "delayed" ? `delayed until ${end}` : state;
+  const holder = client ? ["client ", shown(client, "Client-ID")] : ["claim ", shown(claim, "Claim")];
+  return make("span", {}, "claimed by ", ...holder, ` until ${end}`);
 }
 
 function factsOf(message) {
-  return { State: stateOf(message), Claim: message.claim ?? "–", Age: duration(message.age),
+  return { State: stateOf(message, (id) => id), Claim: message.claim ?? "–", Age: duration(message.age),
     TTL: duration(message.ttl), Claims: count(message.claim_count),
     "Dead letter from": message.dead_letter_from ?? "–" };
 }

@@ -16,7 +16,7 @@ from msgspec import Struct
 from zaqar_redis import errors, rules
 from zaqar_redis.api import openapi, schemas
 from zaqar_redis.api.channels.server import ServerApiChecks
-from zaqar_redis.api.console.answers import answer, page_of
+from zaqar_redis.api.console.answers import HistoryQuery, answer, asked_history, page_of
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.records import MessageCounters
@@ -35,10 +35,6 @@ class QueuesQuery(Struct, frozen=True, kw_only=True):
     offset: int | None = None
     limit: int | None = None
     topics: bool | None = None
-
-
-class HistoryQuery(Struct, frozen=True, kw_only=True):
-    hours: int | None = None
 
 
 class AttributesQuery(Struct, frozen=True, kw_only=True):
@@ -149,17 +145,9 @@ class QueueListHandlers:
     async def show_history(self, request: Request[HistoryQuery, None], queue: str) -> Answer:
         """The figures of a queue in the last hours."""
         self._checks.authorize(request, "console:history", queue)
-        history = self._services.history
-        if history is None:
-            raise errors.NotFound(
-                why="This service keeps no history: that needs a control store, and [history] "
-                "interval."
-            )
-        settings = history.settings
-        hours = settings.hours if request.query.hours is None else request.query.hours
-        rules.within("hours", hours, 1, settings.hours)
+        history, hours = asked_history(self._services, request.query)
         points = await history.read(request.project, rules.queue_name(queue), hours)
-        return answer({"step": settings.interval, "hours": hours, "points": points})
+        return answer({"step": history.settings.interval, "hours": hours, "points": points})
 
     async def list_attributes(self, request: Request[AttributesQuery, None]) -> Answer:
         """The attributes of queues, or topics, that the service uses: schemas with its limits."""

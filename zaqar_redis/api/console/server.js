@@ -119,6 +119,7 @@ export class Server {
     return response.status === 204 ? null : response.json();
   }
 
+  // The figures of a queue in the last hours.
   history(queue, hours, signal) {
     return this.console(`queues/${encodeURIComponent(queue)}/history`, { hours }, signal);
   }

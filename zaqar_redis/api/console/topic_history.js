@@ -4,6 +4,7 @@
 import { address, change } from "./address.js";
 import { act } from "./dialog.js";
 import { button, duration, make } from "./dom.js";
+import { shortId } from "./ids.js";
 import { postBox, shortBody, showMessage } from "./messages.js";
 import { markerOf, pathOf } from "./server.js";
 import { MarkerPager, Table } from "./table.js";
@@ -54,7 +55,7 @@ export class TopicHistory {
     const { session } = this.context;
     this.table.show(messages.map((message) => {
       const { id } = message;
-      return [id, [id, duration(message.age), duration(message.ttl), shortBody(message),
+      return [id, [shortId(id, "Message"), duration(message.age), duration(message.ttl), shortBody(message),
         make("div", { class: "acts" },
           button("Show", () => this.#show(id)),
           act(session, "messages:delete", "Delete", () => this.#delete(id)))]];
