@@ -72,6 +72,20 @@ def test_peek_finds_text_in_bodies_and_states(api: ZaqarTestClient) -> None:
     assert _peek(api, contains="nowhere") == []
 
 
+def test_peek_finds_text_that_was_posted_as_escapes(api: ZaqarTestClient) -> None:
+    escaped = r'{"messages": [{"body": "\u4e2d\u6587"}, {"body": "\u82f1\u6587"}]}'
+    posted = api.request("POST", "/queues/q/messages", content=escaped.encode())
+    assert posted.status_code == 201
+    assert [each["body"] for each in _peek(api, contains="中文")] == ["中文"]
+
+
+def test_peek_for_a_text_finds_each_message_once_page_by_page(api: ZaqarTestClient) -> None:
+    for begin in range(0, 240, 20):
+        api.send("q", *(f"{number}: {number % 2}" for number in range(begin, begin + 20)))
+    found = [each["body"] for each in _peek(api, contains=": 0", limit=7)]
+    assert found == [f"{number}: 0" for number in range(0, 240, 2)]
+
+
 def test_peek_at_a_missing_queue_is_empty(api: ZaqarTestClient) -> None:
     assert _peek(api, "missing") == []
 

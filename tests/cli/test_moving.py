@@ -66,6 +66,12 @@ def test_peek_shows_messages_of_any_state(project_shell: CommandLine) -> None:
     assert [each["body"] for each in searched] == ["later"]
 
 
+def test_peek_finds_text_that_the_command_posted_as_escapes(project_shell: CommandLine) -> None:
+    _post(project_shell, "q", "中文", "英文")
+    (found,) = project_shell.shown("message", "peek", "q", "--contains", "中文")
+    assert found["body"] == "中文"
+
+
 @pytest.mark.parametrize(("columns", "left_out"), [(100, "age, ttl"), (80, "messages, ends_in")])
 def test_claim_list_on_a_narrow_terminal_keeps_ids_whole(
     shared_target: list[str], columns: int, left_out: str

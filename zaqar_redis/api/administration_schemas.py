@@ -23,7 +23,10 @@ class PeekQuery(Struct, frozen=True, kw_only=True):
     state: Annotated[str | None, about("Only messages of this state.", enum=STATES)] = None
     marker: Marker = None
     limit: MessageLimit = None
-    contains: Annotated[str | None, about("Only those whose body, as JSON, has this text.")] = None
+    contains: Annotated[
+        str | None,
+        about("Only those whose body has this text: as posted, decoded, or without white space."),
+    ] = None
 
 
 class ClaimListQuery(Struct, frozen=True, kw_only=True):

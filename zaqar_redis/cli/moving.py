@@ -37,6 +37,7 @@ _PEEKED = (
     Column("body", as_text=json.dumps),
 )
 _MOVED, _LEFT = "moved", "left"
+_CONTAINS = "only those whose body has this text, as JSON or with its escapes decoded"
 _HELD = "those of the last request may be held for a minute"
 #: Queues that a line names.
 _LISTED_MAX = 10
@@ -55,9 +56,7 @@ class PeekMessage(FittedListCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument("--state", choices=_STATES, help="only messages of this state (all)")
-        parser.add_argument(
-            "--contains", metavar="TEXT", help="only those whose body, as JSON, has this text"
-        )
+        parser.add_argument("--contains", metavar="TEXT", help=_CONTAINS)
         parser.add_argument(
             "--limit",
             type=bounded_int(1, 1_000_000),
@@ -93,9 +92,7 @@ class MovingCommand(QueueCommand, ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--contains", metavar="TEXT", help="only those whose body, as JSON, has this text"
-        )
+        parser.add_argument("--contains", metavar="TEXT", help=_CONTAINS)
         parser.add_argument(
             "--limit", type=bounded_int(1, 10**9), metavar="N", help="N at most, the oldest (all)"
         )

@@ -20,6 +20,7 @@ from zaqar_redis.records import (
     PeekPage,
     Queue,
 )
+from zaqar_redis.service.body_search import has_text
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.storage.administration import Administration
@@ -30,7 +31,7 @@ STATES = ("free", "claimed", "delayed", "expired")
 _SEARCHED = 1000
 #: Calls of the store by one request, each of which looks at some hundred messages.
 _CALLS = 50
-#: Dead letters that are looked at together, to see which can go back.
+#: Messages that are read together to search them, and dead letters to see which can go back.
 _PAGE = 100
 
 
@@ -81,15 +82,17 @@ class AdministrationService(ComposedVerbs):
         limit: int | None,
         contains: str | None,
     ) -> Steps[PeekPage]:
-        """Returns messages whose body has the text *contains*, if given."""
+        """Returns messages whose body has the text *contains*, if given; see `has_text`."""
         if state is not None and state not in STATES:
             raise errors.BadParameter(name="state", why=f"it must be one of {', '.join(STATES)}.")
         most = rules.limit(limit, self._limits.max_messages_per_page)
 
         def wanted(peeked: PeekedMessage) -> bool:
-            return not contains or contains in peeked.message.body.decode()
+            return not contains or has_text(peeked.message.body, contains)
 
-        page: PeekPage = yield from self._peek(project, queue, state or "", marker, most, wanted)
+        page: PeekPage = yield from self._peek(
+            project, queue, state or "", marker, most, wanted, _PAGE if contains else most
+        )
         return page
 
     def _peek(
@@ -100,13 +103,17 @@ class AdministrationService(ComposedVerbs):
         after: str | None,
         most: int,
         wanted: Callable[[PeekedMessage], bool],
+        read: int,
     ) -> Steps[PeekPage]:
-        """Returns up to *most* messages that are *wanted*, of a bounded number that it reads."""
+        """Returns up to *most* messages that are *wanted*, of a bounded number.
+
+        *read*: how many it reads at a time.
+        """
         found: list[PeekedMessage] = []
         searched = 0
         for _ in range(_CALLS):
             page: PeekPage = yield self._store.peek(
-                project, queue, state=state, after=after, limit=most - len(found)
+                project, queue, state=state, after=after, limit=read
             )
             decrypted = self._messages.decrypted(project, [each.message for each in page.items])
             shown = (
@@ -116,9 +123,11 @@ class AdministrationService(ComposedVerbs):
             found += filter(wanted, shown)
             searched += len(page.items)
             after = page.marker
-            if not after or len(found) == most or searched >= _SEARCHED:
+            if len(found) > most:
+                after = found[most - 1].message.id
+            if not after or len(found) >= most or searched >= _SEARCHED:
                 break
-        return PeekPage(items=found, marker=after or "")
+        return PeekPage(items=found[:most], marker=after or "")
 
     @verb
     def list_claims(
@@ -194,7 +203,7 @@ class AdministrationService(ComposedVerbs):
 
     def _oldest(self, project: str, queue: str, limit: int) -> Steps[Sequence[str]]:
         """Returns the ids of the oldest free messages."""
-        page = yield from self._peek(project, queue, "free", None, limit, lambda _: True)
+        page = yield from self._peek(project, queue, "free", None, limit, lambda _: True, limit)
         return [each.message.id for each in page.items]
 
     def _choose_dead_letters(

@@ -3,11 +3,12 @@
 
 import { address, change } from "./address.js";
 import { act, field } from "./dialog.js";
-import { announce, button, count, duration, make, setText } from "./dom.js";
+import { announce, button, count, duration, make } from "./dom.js";
 import { shortId } from "./ids.js";
 import { postBox, shortBody, showMessage } from "./messages.js";
 import { Mover } from "./mover.js";
-import { markerOf, pathOf } from "./server.js";
+import { Search } from "./search.js";
+import { pathOf } from "./server.js";
 import { MarkerPager, Table } from "./table.js";
 
 const STATES = { "": "Any state", free: "Free", claimed: "Claimed", delayed: "Delayed", expired: "Expired" };
@@ -28,7 +29,19 @@ export class QueueMessages {
   #messages = new Map(); // by id: buttons in rows stay, so what they act on is looked up here
 
   constructor(context, name) {
-    this.context = context;
+    this.search = new Search(context, name, (messages, marker) => this.#show(messages, marker));
+    const forget = () => this.search.forget();
+    // After an act what is shown is looked for anew, however long that takes.
+    this.context = { ...context,
+      refresh() {
+        forget();
+        context.refresh();
+      },
+      ask: (asked) => context.ask({ ...asked,
+        async work(form) {
+          await asked.work(form);
+          forget();
+        } }) };
     this.name = name;
     const { session } = context;
     this.state = make("select", { onchange: () => this.#choose({ state: this.state.value }) },
@@ -38,16 +51,17 @@ export class QueueMessages {
     this.table = new Table("Messages", COLUMNS, "No messages.");
     this.pager = new MarkerPager((marker) => address("queues", name, { ...this.#params, marker }));
     this.all = make("input", { type: "checkbox", onchange: () => this.#markAll() });
-    this.mover = new Mover(context, name);
+    this.mover = new Mover(this.context, name);
     this.element = make("div", {},
       make("form", { class: "row", role: "search", onsubmit: (event) => event.preventDefault() },
         make("label", {}, "State ", this.state), make("label", {}, "Body contains ", this.contains),
-        button("Look again", context.refresh)),
+        button("Look again", this.context.refresh)),
       make("div", { class: "row" },
         make("label", { class: "check" }, this.all, " All on this page"),
         act(session, "messages:move", "Move", () => this.#move(false)),
         act(session, "messages:move", "Copy", () => this.#move(true)),
         act(session, "messages:delete_all", "Delete", () => this.#deleteMarked(), { class: "danger" })),
+      this.search.element,
       this.table.element,
       this.pager.element,
       this.mover.element,
@@ -62,19 +76,19 @@ export class QueueMessages {
 
   close() {
     this.mover.close();
+    this.search.close();
   }
 
-  async refresh(signal) {
+  async refresh() {
     const { state, contains, marker } = this.#params;
-    const query = new URLSearchParams({ ...(state && { state }), ...(contains && { contains }),
-      ...(marker && { marker }) });
-    const path = `${pathOf(this.name)}/peek?${query}`;
-    const { messages, links } = await this.context.server.queues("GET", path, null, signal);
+    await this.search.look({ state, contains, marker });
+  }
+
+  #show(messages, next) {
     this.#messages = new Map(messages.map((message) => [message.id, message]));
     this.table.show(messages.map((message) => [message.id, this.#cells(message)]));
-    const next = markerOf(links);
-    this.pager.show(marker, next, messages.length);
-    if (next && !messages.length) setText(this.pager.note, "None so far: go on with Next.");
+    this.table.element.hidden = !messages.length && next !== ""; // there may be some
+    this.pager.show(this.#params.marker, next, messages.length);
   }
 
   #cells(message) {
@@ -87,7 +101,7 @@ export class QueueMessages {
       count(message.claim_count), message.dead_letter_from ?? "",
       shortBody(message),
       make("div", { class: "acts" },
-        button("Show", () => this.#show(id)),
+        button("Show", () => this.#showWhole(id)),
         act(session, "messages:delete", "Delete", () => this.#delete(id)))];
   }
 
@@ -108,7 +122,7 @@ export class QueueMessages {
     change({ marker: null, ...changes });
   }
 
-  #show(id) {
+  #showWhole(id) {
     const message = this.#messages.get(id);
     showMessage(message, factsOf(message));
   }
