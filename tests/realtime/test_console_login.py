@@ -195,6 +195,7 @@ def test_access_keys_are_created_shown_once_disabled_and_deleted(
     def secret() -> str:
         shown = page.get_by_role("dialog").locator("dd").last.inner_text()
         press("Close")
+        expect(page.locator("dialog")).to_have_count(0)
         return shown
 
     admin = provider.token(project=project, roles=["zaqar-admin"])
