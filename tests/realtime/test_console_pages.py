@@ -50,6 +50,23 @@ _BROKEN_WORDS = r"""() => Array.from(document.querySelectorAll("td, th"), (cell)
 }).flat()"""
 
 
+#: Returns how many rows the header has.
+_HEADER_ROWS = """() => {
+  const places = Array.from(document.querySelectorAll("header h1, header a, header button"),
+    (each) => each.getBoundingClientRect()).filter(({ width }) => width);
+  places.sort((one, other) => one.top - other.top);
+  return places.filter(({ top }, index) => !index || top >= places[index - 1].bottom).length;
+}"""
+#: Returns what one would have to scroll sideways for; the links of a nav are one row that scrolls.
+_OUT_OF_SIGHT = """() => Array.from(
+  document.querySelectorAll("main :is(button, a, code, input, select, textarea, td, th)"))
+  .filter((each) => each.checkVisibility() && !each.closest("nav, .u-legend"))
+  .filter((each) => {
+    const { left, right } = each.getBoundingClientRect();
+    return left < 0 || right > innerWidth;
+  }).map((each) => each.outerHTML)"""
+
+
 @pytest.fixture(scope="module")
 def project(service: servers.RunningService) -> str:
     with api_of(service, "shop") as request:
@@ -119,10 +136,28 @@ def test_pages_are_accessible_on_wide_and_narrow_screens(
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert (view, wide) == (view, 360)
         assert (view, page.evaluate(_BROKEN_WORDS)) == (view, [])
+        assert (view, page.evaluate(_OUT_OF_SIGHT)) == (view, [])
+        assert (view, violations(page)) == (view, [])
     page.goto(f"{service.url}/console/#/queues/orders?tab=settings")
     page.get_by_role("button", name="Delete the queue").click()
     expect(page.get_by_role("dialog")).to_be_visible()
     assert violations(page) == []
+
+
+def test_header_has_one_row_on_a_desktop_and_two_on_a_phone(
+    page: Page, service: servers.RunningService, project: str
+) -> None:
+    signed_in(page, service, f"{project}-with-a-name-that-is-longer-than-others", "access")
+    settle(page)
+    for width, rows in ((1400, 1), (390, 2)):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert (width, page.evaluate(_HEADER_ROWS)) == (width, rows)
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        expect(page.get_by_role("button", name="Sign out")).to_be_in_viewport(ratio=1)
+    # The links scroll, and the one of what is shown is in sight.
+    page.reload()
+    settle(page)
+    expect(page.get_by_role("link", name="Access", exact=True)).to_be_in_viewport(ratio=0.9)
 
 
 def test_console_is_used_by_keyboard_alone(

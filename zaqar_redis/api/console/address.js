@@ -20,6 +20,17 @@ export function go(view, name = "", params = {}) {
   location.hash = address(view, name, params);
 }
 
+// Marks the link of what is shown, and brings it into view where the links are scrolled.
+export function markCurrent(nav, hash, value = "page") {
+  for (const link of nav.children) {
+    if (link.hash !== hash) link.removeAttribute("aria-current");
+    else if (link.getAttribute("aria-current") !== value) {
+      link.setAttribute("aria-current", value);
+      nav.scrollLeft = link.offsetLeft - nav.offsetLeft - (nav.clientWidth - link.offsetWidth) / 2;
+    }
+  }
+}
+
 // Changes parameters; null or "" removes one. What is typed makes no entries of the history.
 export function change(changes, { isTyped = false } = {}) {
   const { view, name, params } = current();

@@ -2,7 +2,7 @@
 // The page: sign-in, the view that is shown, and its refresh.
 
 import { Access } from "./access.js";
-import { address, current } from "./address.js";
+import { address, current, markCurrent } from "./address.js";
 import { Channel } from "./channel.js";
 import { Channels } from "./channels.js";
 import { Connections } from "./connections.js";
@@ -32,6 +32,8 @@ const VIEWS = {
   access: ["Access", Access, Keys],
 };
 const PROJECT = "zaqar-redis.project";
+// Each implies those behind it.
+const ROLES = ["admin", "member", "reader"];
 // Seconds until the service is asked again that did not answer.
 const AGAIN = 3;
 
@@ -103,10 +105,7 @@ function route() {
     if (!isFirst) main.focus({ preventScroll: true });
     window.scrollTo(0, 0);
   }
-  for (const link of at("views").children) {
-    if (link.hash === address(wanted)) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  }
+  markCurrent(at("views"), address(wanted));
   document.title = `${entry && Entry ? entry : title} – zaqar-redis`;
   view.open(params);
   refresh();
@@ -152,11 +151,17 @@ async function open(credential) {
   server = wanted;
   server.project = session.project;
   setText(at("project"), `Project: ${session.project}`);
-  setText(at("who"), [session.user, session.roles.join(", ")].filter(Boolean).join(": "));
+  setText(at("who"), [session.user, rolesOf(session)].filter(Boolean).join(": "));
   at("sign-out").hidden = isFree();
   at("sign-in").hidden = true;
   at("views").hidden = at("scope").hidden = false;
   route();
+}
+
+// Without those that others of them imply.
+function rolesOf({ roles }) {
+  const highest = ROLES.find((role) => roles.includes(role));
+  return roles.filter((role) => role === highest || !ROLES.includes(role)).join(", ");
 }
 
 const isFree = () => info.logins.includes("free");

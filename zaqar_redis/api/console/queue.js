@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One queue or topic, in parts: figures, messages, subscriptions, live tail, settings.
 
-import { address } from "./address.js";
+import { address, markCurrent } from "./address.js";
 import { make, setText } from "./dom.js";
 import { Feed } from "./feed.js";
 import { QueueClaims } from "./queue_claims.js";
@@ -80,10 +80,7 @@ class PartsPage {
       this.#shown = tab;
       this.#part = new this.parts[tab][1](this.context, this.name, this.kind);
       this.place.replaceChildren(this.#part.element);
-      Object.keys(this.parts).forEach((name, index) => {
-        if (name === tab) this.tabs.children[index].setAttribute("aria-current", "page");
-        else this.tabs.children[index].removeAttribute("aria-current");
-      });
+      markCurrent(this.tabs, this.tabs.children[Object.keys(this.parts).indexOf(tab)].hash);
     }
     this.#part.open(params);
   }

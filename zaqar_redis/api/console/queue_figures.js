@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The figures of a queue or topic: counts by state, rates, and charts.
 
-import { address } from "./address.js";
+import { address, markCurrent } from "./address.js";
 import { Charts, MESSAGE_CHARTS } from "./charts.js";
 import { Tiles, count, duration, make, rate } from "./dom.js";
 import { Refused, pathOf } from "./server.js";
@@ -55,10 +55,8 @@ export class QueueFigures {
 
   open({ range = "" }) {
     this.#range = Object.hasOwn(RANGES, range) && !this.ranges.hidden ? range : "";
-    Object.keys(RANGES).forEach((each, index) => {
-      if (each === this.#range) this.ranges.children[index].setAttribute("aria-current", "true");
-      else this.ranges.children[index].removeAttribute("aria-current");
-    });
+    const link = this.ranges.children[Object.keys(RANGES).indexOf(this.#range)];
+    markCurrent(this.ranges, link.hash, "true");
   }
 
   close() {

@@ -17,7 +17,7 @@ export class Table {
   #rows = new Map();
   #columns;
   #heads;
-  #body = make("tbody");
+  #body = make("tbody", { role: "rowgroup" });
   #empty = make("p", { class: "hint" });
 
   // sorted(name): the head of a column was chosen.
@@ -26,12 +26,13 @@ export class Table {
     setText(this.#empty, empty);
     this.#heads = columns.map((column) => {
       const can = sorted && column.sort;
-      return make("th", { scope: "col", class: column.number ? "number" : null,
+      return make("th", { scope: "col", role: "columnheader", class: column.number ? "number" : null,
         title: column.help ?? null },
       can ? button(column.title, () => sorted(column.sort), { class: "sort" }) : column.title);
     });
-    this.table = make("table", {}, make("caption", {}, caption),
-      make("thead", {}, make("tr", {}, ...this.#heads)), this.#body);
+    // Roles, because on a phone rows are laid out as cards, which are no table to browsers.
+    this.table = make("table", { role: "table" }, make("caption", {}, caption),
+      make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, ...this.#heads)), this.#body);
     this.element = make("div", { class: "scrolls", tabindex: "0", role: "region",
       "aria-label": caption }, this.table, this.#empty);
   }
@@ -68,8 +69,8 @@ export class Table {
   #add(key) {
     const cells = this.#columns.map((column, index) =>
       make(index ? "td" : "th", { class: column.number ? "number" : null,
-        scope: index ? null : "row" }));
-    const row = make("tr", {}, ...cells);
+        role: index ? "cell" : "rowheader", scope: index ? null : "row", "data-title": column.title }));
+    const row = make("tr", { role: "row" }, ...cells);
     this.#rows.set(key, row);
     return row;
   }
