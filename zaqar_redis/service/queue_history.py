@@ -276,7 +276,8 @@ class HistoryService:
                 self._offer((project, _PROJECT), total, last, projects)
         missed = {} if complete else self._missed
         async for queue, known in _paused([*self._last.items()]):
-            if queue not in last:
+            # While a store is away, queues come and go in others.
+            if queue not in last and len(missed) < _REMEMBERED_MAX:
                 missed[queue] = known
         self._missed, self._last, self._began = missed, last, True
         return projects

@@ -40,25 +40,32 @@ export const MESSAGE_CHARTS = [
     { name: "Dead letters/s", key: "deadLetters", colour: "--bad" }] },
 ];
 
+const NOT_INSTALLED = "There are no charts: the service was installed from a checkout without " +
+  "running tools/console-assets, which needs npm.";
+
 // Charts below each other, with one axis of time: [{title, series: [{name, key, colour}]}].
 export class Charts {
   #plots = [];
   #groups;
+  #installed;
   #data = null;
   #span = 0;
   #drawing = null;
   #dark = matchMedia("(prefers-color-scheme: dark)");
   #observer = new ResizeObserver(() => this.#resize());
   #restyle = () => {
+    if (!this.#data) return;
     this.#clear();
-    if (this.#data) this.show(this.#data, this.#span);
+    this.show(this.#data, this.#span);
   };
 
-  // label: what the charts show, for those who do not see them.
-  constructor(label, groups) {
+  // label: what the charts show, for those who do not see them; installed: whether uPlot is.
+  constructor(label, groups, installed) {
     this.#groups = groups;
+    this.#installed = installed;
     this.label = label;
     this.element = make("div", { class: "charts" });
+    if (!installed) this.element.append(make("p", { class: "hint" }, NOT_INSTALLED));
     this.#observer.observe(this.element);
     this.#dark.addEventListener("change", this.#restyle);
   }
@@ -66,6 +73,7 @@ export class Charts {
   // samples: [{at: seconds, <key>: number or null, …}, …], the oldest first. span: the seconds that
   // are shown, up to the last of them.
   async show(samples, span) {
+    if (!this.#installed) return;
     this.#data = samples;
     this.#span = span;
     const times = samples.map((sample) => sample.at);

@@ -49,7 +49,8 @@ export class Overview {
       deletes: ["Deletes/s", HELP.deletes],
     });
     this.note = make("p", { class: "hint" });
-    this.charts = new Charts(`Project ${context.session.project}`, MESSAGE_CHARTS);
+    this.charts = new Charts(`Project ${context.session.project}`, MESSAGE_CHARTS,
+      context.about.charts);
     this.charts.element.classList.add("beside");
     this.past = make("h4");
     this.noHistory = make("p", { class: "hint" });

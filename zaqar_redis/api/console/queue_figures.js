@@ -27,8 +27,6 @@ const RANGES = { "": ["10 minutes", 0], "1h": ["1 hour", 1], "6h": ["6 hours", 6
 const SEEN = 600;
 // Seconds between two looks at the history, which has a point a minute.
 const HISTORY_EVERY = 20;
-const NO_CHARTS = "There are no charts: the service was installed from a checkout without running " +
-  "tools/console-assets, which needs npm.";
 
 export class QueueFigures {
   seconds = 2;
@@ -43,14 +41,14 @@ export class QueueFigures {
     this.path = pathOf(name, kind);
     const isTopic = kind === "topics"; // of these the service keeps no histories of figures
     this.tiles = new Tiles(isTopic ? TOPIC_TILES : QUEUE_TILES);
-    this.charts = isTopic ? new Charts(`Topic ${name}`, TOPIC_CHARTS)
-      : new Charts(`Queue ${name}`, MESSAGE_CHARTS);
+    const [label, groups] = isTopic ? [`Topic ${name}`, TOPIC_CHARTS]
+      : [`Queue ${name}`, MESSAGE_CHARTS];
+    this.charts = new Charts(label, groups, context.about.charts);
     this.ranges = make("nav", { class: "ranges", "aria-label": "Time that the charts show",
       hidden: isTopic },
     ...Object.entries(RANGES).map(([range, [title]]) =>
       make("a", { href: address(kind, name, { range }) }, title)));
-    this.element = make("div", {}, this.tiles.element, this.ranges, this.charts.element,
-      make("p", { class: "hint" }, context.about.charts ? "" : NO_CHARTS));
+    this.element = make("div", {}, this.tiles.element, this.ranges, this.charts.element);
   }
 
   open({ range = "" }) {
@@ -70,7 +68,6 @@ export class QueueFigures {
     this.tiles.show({ free: count(sample.free), claimed: count(sample.claimed),
       delayed: count(sample.delayed), total: count(sample.total), oldest: duration(sample.oldest),
       posts: rate(sample.posts), claims: rate(sample.claims), deletes: rate(sample.deletes) });
-    if (!this.context.about.charts) return;
     await this.charts.show(await this.#samples(signal), RANGES[this.#range][1] * 3600 || SEEN);
   }
 
