@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from zaqar_redis.api import problems
 from zaqar_redis.api.exchange import Answer
 from zaqar_redis.api.server import answers, malformed
+from zaqar_redis.api.server.handshakes import Handshakes
 from zaqar_redis.api.server.header_sections import HeaderSections
 from zaqar_redis.api.server.hot_request import HotRequest, answer_admitted
 from zaqar_redis.api.server.served_app import ServedApp
@@ -43,6 +44,7 @@ class HttpProtocol(HttpToolsProtocol):
     _answer_began = 0
     #: of all connections of the process
     _header_sections = HeaderSections()
+    _handshakes = Handshakes()
     _in_head = False
     #: a chunk has begun, and no byte of it came: it may be the last, with headers behind it
     _behind_chunk = False
@@ -100,7 +102,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._refuse(answers.last(400, f"The request is not valid HTTP/1.1: {why}."))
         except HttpParserUpgrade:
             if self._should_upgrade():  # else the request is answered as one without
-                self.handle_websocket_upgrade()
+                self.flow.pause_reading()  # nothing comes before the answer
+                self._handshakes.add(self._begin_socket)
         self._first_data = None
         if self._in_head or self._behind_chunk:
             # The data in which it begins may hold whole requests before it.
@@ -203,6 +206,11 @@ class HttpProtocol(HttpToolsProtocol):
         before: Any = self.cycle
         if self._should_upgrade() and before is not None and not before.response_complete:
             raise ValueError("Upgrade has to wait for the answer before")  # else within the socket
+
+    def _begin_socket(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            self.handle_websocket_upgrade()
 
     def handle_websocket_upgrade(self) -> None:
         self._output.flush()  # the socket writes to the transport below
