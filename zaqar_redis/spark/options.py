@@ -177,7 +177,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("startingTimestamp", READS, _int(0), None, "instead: from the first message created "
            "at this time on, in ms since 1970"),
     Option("startingOffsetsByTimestamp", READS, positions.read_times, None, "instead: the same "
-           "for some queues, as JSON `{queue: ms}`"),
+           "for each of these queues, as JSON `{queue: ms}`; others begin as by default"),
     Option("endingOffsets", (BATCH,), positions.read_end, positions.LATEST, "where to end, the "
            "offset itself excluded; `earliest` is an error"),
     Option("endingTimestamp", (BATCH,), _int(0), None, "instead: before the first message "

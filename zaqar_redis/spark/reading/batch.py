@@ -32,13 +32,13 @@ from zaqar_redis.spark.reading.selection import QueueSelection, QueueSnapshot
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 from zaqar_redis.storage.redis.bulk import range_reader
 
-#: The module of the process in which Spark pushes filters: it starts it where that is on.
+#: Spark runs this module, in a process of its own, only where it pushes filters.
 _PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 def reader(config: StoreConfig, options: SourceOptions, columns: tuple[str, ...]) -> BatchReader:
     """Returns the reader of a batch.  Raises BadConfiguration as it does."""
-    # Spark tells a source neither its setting for that, nor passes filters later.
+    # Spark shows a source no setting, and refuses one that takes filters where they are off.
     pushed = options["pushdown"] if "pushdown" in options.given else _PUSHING in sys.modules
     return (FilteringReader if pushed else BatchReader)(config, options, columns)
 
