@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.support.stores import ContractStore, findings, names
+from zaqar_redis.figures import QueueFigures
 
 _DAY = 24 * 3600
 
@@ -22,6 +24,12 @@ def expiring(store: ContractStore) -> ContractStore:
     }
     store.create(_on_expiry="dead_letter", **metadata)
     return store
+
+
+def _figures(store: ContractStore) -> QueueFigures:
+    assert store.driver.figures
+    [figures] = store.run(store.driver.figures.queues(store.project, ["q"]))
+    return figures
 
 
 def _sweep(store: ContractStore, seconds: float = 61) -> None:
@@ -76,16 +84,47 @@ def test_expired_message_is_hidden_until_it_is_moved(expiring: ContractStore) ->
     assert expiring.claim().messages == ()
     assert expiring.pop() == []
     assert expiring.visible(delayed=True) == []
-    assert expiring.counts() == (0, 1, 1)
-    [peeked] = expiring.peek().items
-    assert peeked.state == "claimed"
+    assert (expiring.listed(), expiring.get(id)) == ([], [])
+    for state in ("", "expired"):
+        assert [each.state for each in expiring.peek(state).items] == ["expired"]
+    assert not expiring.peek("claimed").items
+    expiring.delete(id)
+    stats = expiring.stats()
+    assert (stats.total, stats.claimed, stats.oldest, stats.newest) == (0, 0, None, None)
+    assert (stats.counters.dead_lettered, stats.counters.deleted) == (1, 0)
+    assert _figures(expiring).counters == stats.counters
     assert findings(expiring) == []
     expiring.clock.tick(600)
     assert expiring.claim().messages == ()
-    assert names(expiring.get(id)) == ["a"]
+    expiring.post("b")
+    assert expiring.stats().oldest == expiring.page().items[0]
     _sweep(expiring)
     assert (expiring.get(id), expiring.listed("dead")) == ([], ["a"])
+    assert expiring.stats().counters == msgspec.structs.replace(stats.counters, posted=2)
     assert findings(expiring) == []
+
+
+def test_counters_of_a_queue_that_nobody_uses_have_dead_letters_before_it_is_swept(
+    expiring: ContractStore,
+) -> None:
+    expiring.post("a", ttl=60)
+    expiring.clock.tick(61)
+    counters = _figures(expiring).counters
+    assert (counters.dead_lettered, counters.expired, counters.deleted) == (1, 0, 0)
+    _sweep(expiring)
+    assert _figures(expiring).counters == counters
+
+
+@pytest.mark.parametrize("attribute", ["_on_expiry", "_dead_letter_queue"])
+def test_messages_expire_when_the_attribute_was_removed(
+    expiring: ContractStore, attribute: str
+) -> None:
+    expiring.post("a", ttl=60)
+    queue = expiring.existing_queue()
+    left = {name: value for name, value in queue.metadata.items() if name != attribute}
+    assert expiring.run(expiring.driver.queues.update(expiring.project, queue, left))
+    _sweep(expiring)
+    assert (expiring.stats().counters.expired, expiring.queue("dead")) == (1, None)
 
 
 @pytest.mark.parametrize("script", ["message_exhausted", "dead_letter_post", "message_drop"])

@@ -4,7 +4,7 @@
 --#keys @message move_lock
 --#args after limit:number repair:flag
 -- after: rank to go on behind
---#include move_lock valid_envelope findings
+--#include move_lock valid_envelope findings parked
 
 local ranks = redis.call('ZRANGEBYSCORE', messages, '(' .. after, '+inf', 'LIMIT', 0, limit)
 if #ranks == 0 then
@@ -41,7 +41,8 @@ for place, rank in ipairs(ranks) do
         end
         if not is_valid_envelope(envelope) then
             note('envelope')
-        elseif tonumber(ends[place]) ~= expiry_of(envelope) then
+        elseif tonumber(ends[place] or 0) ~= expiry_of(envelope)
+            and tonumber(states[claimed][place] or 0) < PARKED then
             note('expiry')
             fix('ZADD', expiry, string.format('%.0f', expiry_of(envelope)), rank)
         end

@@ -8,7 +8,7 @@
 --#pubsub publish
 -- claim, dead_letter_claim: 32 characters each; the second one holds dead letters
 -- client: who creates it, as records of claims have it, or ''
---#include move_lock now settle hold claim_record
+--#include move_lock now envelope settle hold claim_record
 
 local found, ranks, leased, holders = {}, {}, {}, {}
 local at = 0

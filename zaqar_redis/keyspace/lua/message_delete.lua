@@ -9,7 +9,7 @@
 -- policy: 'free': unless claimed; 'any'; 'held': by these claims
 -- owners: ids of claims, 32 characters each
 -- rest: epoch and rank of each message
---#include move_lock now forget
+--#include move_lock now forget parked
 
 local HOLDER = 32    -- characters of a hold that are the id of the claim
 local RANK   = 16    -- characters of a rank at most
@@ -41,7 +41,8 @@ else
     end
     for place, until_ in ipairs(redis.call('ZMSCORE', claimed, unpack(ranks))) do
         local rank = ranks[place]
-        if tonumber(until_ or 0) > now then  -- so it exists: it outlives its claim
+        until_ = tonumber(until_ or 0)
+        if until_ > now and until_ < PARKED then  -- so it exists: it outlives its claim
             local holder = string.sub(redis.call('HGET', holds, rank), 1, HOLDER)
             if policy == 'free' then
                 return {'claimed', rank}

@@ -4,10 +4,11 @@
 -- Returns the same as claim_create.lua; without such messages the queue is not told to have any.
 --#keys queue @message move_lock sweep_index
 --#args now:number dead_letter_claim
---#include move_lock now hold forget parked
+--#include move_lock now envelope hold forget parked
 
 local PAGE = 100  -- each of them is posted to another queue next
 local HOLD_MS = 60000  -- as take_ready.lua holds them
+local PARKED_MS = 86400000  -- a day: for as long the other queue's store may be away
 local known = redis.call('HMGET', queue, 'epoch', 'dead_queue', 'dead_ttl', 'due', 'max_claims')
 if not known[1] then
     return {now, false}
@@ -24,12 +25,16 @@ end
 
 local parked = redis.call('ZRANGEBYSCORE', claimed, PARKED, PARKED + now - HOLD_MS, 'LIMIT', 0,
     PAGE)
-if not known[2] then
-    redis.call('HINCRBY', queue, 'expired', forget(parked))
-    parked = {}
-end
+local over = {}
 for _, rank in ipairs(parked) do
-    hold(rank, PARKED + now)
+    if known[2] and expiry_of(redis.call('HGET', bodies, rank)) + PARKED_MS > now then
+        hold(rank, PARKED + now)
+    else
+        over[#over + 1] = rank
+    end
+end
+if #over > 0 then
+    redis.call('HINCRBY', queue, 'expired', forget(over))
 end
 if redis.call('ZCOUNT', claimed, PARKED, '+inf') > 0 then
     redis.call('HSET', queue, 'exhausted', 1)

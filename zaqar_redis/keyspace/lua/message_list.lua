@@ -9,7 +9,7 @@
 --#pubsub publish
 -- after: rank to go on behind
 -- client: whose messages to hide, or ''
---#include move_lock now settle
+--#include move_lock now envelope settle
 
 local SCAN = 500  -- messages looked at in one call; the caller goes on behind them
 local epoch = redis.call('HGET', queue, 'epoch')
@@ -45,7 +45,8 @@ while found < limit and scanned < SCAN do
         local hold = false
         if shown and source == messages then
             hold = redis.call('ZSCORE', claimed, rank) and redis.call('HGET', holds, rank)
-            shown = (also_held or not hold)
+            -- What has expired by now is parked.
+            shown = (also_held or not hold) and expiry_of(envelope) > now
                 and (also_later or not redis.call('ZSCORE', delayed, rank))
         end
         if shown then

@@ -8,7 +8,7 @@
 --#args now:number wanted after:number limit:number
 -- wanted: free, claimed, delayed, expired; '': any
 -- after: rank to go on behind
---#include move_lock now hold claim_record
+--#include move_lock now hold claim_record parked
 
 local SCAN = 500  -- messages looked at in one call; the caller goes on behind them
 local BYTES = 1000000  -- of envelopes, about: the size of an answer
@@ -28,11 +28,18 @@ local ranks, complete = nil, true
 local waiting = ({claimed = claimed, delayed = delayed, expired = expiry})[wanted]
 if waiting then
     -- Mostly few have this state: then there is no need to look at all messages.
-    local from, to = '(' .. string.format('%.0f', now), '+inf'
+    local from, to = '(' .. string.format('%.0f', now), '(' .. string.format('%.0f', PARKED)
+    local few
     if wanted == 'expired' then
-        from, to = '-inf', now
+        few = redis.call('ZRANGEBYSCORE', waiting, '-inf', now, 'LIMIT', 0, SCAN + 1)
+        local limit = SCAN + 1 - #few
+        for _, rank in ipairs(redis.call('ZRANGEBYSCORE', claimed, PARKED, '+inf', 'LIMIT', 0,
+            limit)) do
+            few[#few + 1] = rank
+        end
+    else
+        few = redis.call('ZRANGEBYSCORE', waiting, from, to, 'LIMIT', 0, SCAN + 1)
     end
-    local few = redis.call('ZRANGEBYSCORE', waiting, from, to, 'LIMIT', 0, SCAN + 1)
     if #few <= SCAN then
         ranks = {}
         for _, rank in ipairs(few) do
@@ -58,7 +65,7 @@ local later = redis.call('ZMSCORE', delayed, unpack(ranks))
 local found, size = 0, 0
 for place, rank in ipairs(ranks) do
     local state, ends = 'free', false
-    if tonumber(expires[place]) <= now then
+    if tonumber(expires[place] or 0) <= now then
         state = 'expired'
     elseif tonumber(held[place] or 0) > now then
         state, ends = 'claimed', held[place]

@@ -9,7 +9,7 @@
 --#keys queue messages bodies claimed delayed expiry holds claims leases subscription_ends
 --#keys delivery_states
 --#args now:number
---#include now envelope claim_record
+--#include now envelope claim_record parked
 
 local OLDEST = 8  -- messages that have expired and were not swept may be before the oldest
 local fields = redis.call('HMGET', queue, 'epoch', 'created', 'dead_queue', 'rank', 'claimed',
@@ -31,9 +31,10 @@ local function failing()
     local state = redis.call('HMGET', delivery_states, id .. ' failing', id .. ' last')
     return {number, id, state[1], state[2]}
 end
-local total = count(expiry)
+local total, parked = count(expiry), redis.call('ZCOUNT', claimed, PARKED, '+inf')
+fields[9] = (fields[9] or 0) + parked
 local answer = {now, fields[1], fields[2], fields[3], total, redis.call('ZCARD', expiry) - total,
-    count(claimed), count(delayed), count(subscription_ends), failing(), fields[10],
+    count(claimed) - parked, count(delayed), count(subscription_ends), failing(), fields[10],
     unpack(fields, 4, 9)}
 if total == 0 then
     return answer

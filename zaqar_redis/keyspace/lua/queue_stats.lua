@@ -8,8 +8,9 @@
 --#args now:number anyway:flag
 --#pubsub publish
 -- anyway: answer though more must be settled; then the oldest may have expired
---#include move_lock now settle
+--#include move_lock now envelope settle
 
+local ENDS = 8  -- messages that are parked may be before the oldest and behind the newest
 local epoch = redis.call('HGET', queue, 'epoch')
 if not epoch then
     return {now, false}
@@ -24,25 +25,32 @@ for _, generation in ipairs({idempotency, idempotency_old}) do
         records = records + redis.call('HLEN', generation) - 2  -- two fields are its times
     end
 end
-local total, held, waiting = redis.call('ZCARD', messages), redis.call('ZCARD', claimed),
-    redis.call('ZCARD', delayed)
+local parked = redis.call('ZCOUNT', claimed, PARKED, '+inf')
+local total, held, waiting = redis.call('ZCARD', messages) - parked,
+    redis.call('ZCARD', claimed) - parked, redis.call('ZCARD', delayed)
 local counters = redis.call('HMGET', queue, 'rank', 'claimed', 'released', 'expired', 'purged',
     'dead_lettered')
+counters[6] = (counters[6] or 0) + parked
 if unsettled then  -- a message does not expire while it is claimed
     local later = string.format('(%.0f', now)
     local gone = redis.call('ZCOUNT', expiry, '-inf', now)
-    total, counters[4] = total - gone, (counters[4] or 0) + gone
-    held = redis.call('ZCOUNT', claimed, later, '+inf')
+    local lost = redis.call('HMGET', queue, 'on_expiry', 'dead_queue')
+    local place = lost[1] == 'dead_letter' and lost[2] and 6 or 4
+    total, counters[place] = total - gone, (counters[place] or 0) + gone
+    held = redis.call('ZCOUNT', claimed, later, '+inf') - parked
     waiting = redis.call('ZCOUNT', delayed, later, '+inf')
 end
 local answer = {now, epoch, total, held, waiting, records, unpack(counters)}
 for _, range in ipairs({'ZRANGE', 'ZREVRANGE'}) do
-    local rank = redis.call(range, messages, 0, 0)[1]
-    if rank then
-        answer[#answer + 1] = rank
-        answer[#answer + 1] = redis.call('HGET', bodies, rank)
-        answer[#answer + 1] = redis.call('ZSCORE', claimed, rank)
-            and redis.call('HGET', holds, rank)
+    for _, rank in ipairs(redis.call(range, messages, 0, parked > 0 and ENDS - 1 or 0)) do
+        local envelope = redis.call('HGET', bodies, rank)
+        if parked == 0 or expiry_of(envelope) > now then
+            answer[#answer + 1] = rank
+            answer[#answer + 1] = envelope
+            answer[#answer + 1] = redis.call('ZSCORE', claimed, rank)
+                and redis.call('HGET', holds, rank)
+            break
+        end
     end
 end
 return answer

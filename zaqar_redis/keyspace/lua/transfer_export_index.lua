@@ -5,7 +5,7 @@
 --#args token lease:number after limit:number copied_rank:number
 -- after: rank to go on behind
 -- copied_rank: rank of the last message that was copied already
---#include source_lock
+--#include source_lock envelope
 
 local ranks = redis.call('ZRANGEBYSCORE', messages, '(' .. after, '+inf', 'LIMIT', 0, limit)
 if #ranks == 0 then
@@ -19,7 +19,9 @@ local last = redis.call('HMGET', holds, unpack(ranks))
 local page = {}
 for place, rank in ipairs(ranks) do
     local at, envelope = 6 * place, envelopes[place]
-    page[at - 5], page[at - 4] = rank, expires[place]
+    -- What is parked is parked again, in its new store.
+    page[at - 5] = rank
+    page[at - 4] = expires[place] or string.format('%.0f', expiry_of(envelope))
     page[at - 3], page[at - 2] = held[place] or '', later[place] or ''
     page[at - 1] = last[place] or ''
     page[at] = tonumber(rank) > copied_rank and envelope or string.sub(envelope, 1, 24)

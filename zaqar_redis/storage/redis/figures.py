@@ -100,7 +100,9 @@ def _figures(
     *rest: Any,
 ) -> QueueFigures:
     counters = decoding.counters(total + not_swept, rest[: decoding.COUNTERS])
-    if not_swept:
+    if not_swept and on_expiry == b"dead_letter" and dead_letter_queue:
+        counters = replace(counters, dead_lettered=counters.dead_lettered + not_swept)
+    elif not_swept:
         counters = replace(counters, expired=counters.expired + not_swept)
     known = (*rest[decoding.COUNTERS :], None, None, None, None, None)
     oldest, size, holder, held_since, client = known[:5]

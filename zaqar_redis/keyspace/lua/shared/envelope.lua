@@ -45,7 +45,3 @@ local function prolonged(envelope, expires, ttl)
     return string.sub(envelope, 1, 10) .. pack('>BI8BI4', 207, expires, 206, ttl)
         .. string.sub(envelope, 25)
 end
-
-local function expiring_at(envelope, expires)
-    return string.sub(envelope, 1, 10) .. pack('>BI8', 207, expires) .. string.sub(envelope, 20)
-end
