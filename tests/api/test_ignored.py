@@ -17,9 +17,11 @@ from tests.support.backends import Backend
 _CLAIM = "/queues/q/claims/0123456789abcdef0123456789abcdef"
 _SUBSCRIPTIONS = "/queues/q/subscriptions"
 _SUBSCRIBER = "queue:other"
+_BLANK = ["detaild", "detailed"]
 #: What is wrong -> method, path, document, and the names that have no effect.
 MISSPELT: dict[str, tuple[str, str, object, list[str]]] = {
     "parameter": ("GET", "/queues/q/messages?lmit=1&echo=true", None, ["lmit"]),
+    "parameter without a value": ("GET", "/queues/q/stats?detaild&detailed", None, _BLANK),
     "parameter of none": ("GET", "/queues/q?detailed=true", None, ["detailed"]),
     "message": ("POST", "/queues/q/messages", {"messages": [{"body": 1, "dely": 5}]}, ["dely"]),
     "post": ("POST", "/queues/q/messages", {"messages": [{"body": 1}], "tll": 60}, ["tll"]),
@@ -130,6 +132,25 @@ def test_creation_of_what_exists_names_the_metadata_that_differ(
     assert (refused.status_code, api.get(shown).json()) == (400, before)
     assert '"_default_message_ttl"' in refused.json()["description"]
     assert "Ignored" not in api.request("PUT", shown, {"_default_message_ttl": 600}).headers
+
+
+@pytest.mark.parametrize(("stored", "given"), [(1, True), (0, False), ([1], [True]), (1, "1")])
+def test_metadata_of_another_type_differ(api: ZaqarTestClient, stored: Any, given: Any) -> None:
+    api.create("q", a=stored, b={"c": 1, "d": 2})
+    answer = api.create("q", a=given, b={"d": 2, "c": 1}, e=None)
+    assert (answer.status_code, _ignored(answer)) == (204, ["a"])
+
+
+def test_subscription_that_exists_names_what_differs(
+    api: ZaqarTestClient, strict: ZaqarTestClient
+) -> None:
+    subscription = {"subscriber": "http://127.0.0.1:9/", "ttl": 600, "options": {"rate": 5}}
+    api.request("POST", _SUBSCRIPTIONS, subscription)
+    again = api.request("POST", _SUBSCRIPTIONS, subscription)
+    assert (again.status_code, "Ignored" in again.headers) == (201, False)
+    other = subscription | {"ttl": 60, "options": {}, "paused": True}
+    assert _ignored(api.request("POST", _SUBSCRIPTIONS, other)) == ["ttl", "options", "paused"]
+    assert strict.request("POST", _SUBSCRIPTIONS, other).status_code == 400
 
 
 @pytest.mark.parametrize("name", ['a"b\\c', "größe", "%", "a\nb", "x" * 1000])

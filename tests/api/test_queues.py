@@ -97,6 +97,8 @@ RESERVED_AND_WRONG: list[tuple[str, Any]] = [
     ("_dead_letter_queue", ["dlq"]),
     ("_dead_letter_queue", "not a name"),
     ("_dead_letter_queue", "n" * 65),
+    ("_on_expiry", "delete"),
+    ("_on_expiry", True),
     ("_enable_encrypt_messages", 1),
     ("_enable_encrypt_messages", "true"),
 ]
@@ -117,6 +119,20 @@ def test_reserved_attributes_are_checked(api: ZaqarTestClient, name: str, value:
 def test_null_attribute_means_the_default(api: ZaqarTestClient, name: str) -> None:
     assert api.create("q", **{name: None}).status_code == 201
     assert api.get("/queues/q").json()[name] == DEFAULTS[name]
+
+
+@pytest.mark.parametrize("dead", [None, "", "q"])
+def test_expired_messages_need_another_queue_as_dead_letters(
+    api: ZaqarTestClient, dead: str | None
+) -> None:
+    answer = api.create("q", _on_expiry="dead_letter", _dead_letter_queue=dead)
+    assert answer.status_code == 400
+    assert '"_on_expiry": "dead_letter" needs' in answer.json()["description"]
+    assert api.create("q", _on_expiry="dead_letter", _dead_letter_queue="d").status_code == 201
+    removed = {"op": "remove", "path": "/metadata/_dead_letter_queue"}
+    assert api.patch("q", removed).status_code == 400
+    shown = api.get("/queues/q").json()
+    assert (shown["_on_expiry"], shown["_dead_letter_queue"]) == ("dead_letter", "d")
 
 
 def test_empty_dead_letter_queue_name_means_none(api: ZaqarTestClient) -> None:

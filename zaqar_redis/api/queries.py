@@ -158,18 +158,20 @@ class QueryReader(Generic[T]):
     def read(self, query_string: str, ignored: list[str] | None = None) -> T:
         """Raises BadParameter.  Of a parameter that is given repeatedly the last one counts.
 
-        *ignored* gets the names of those that are unknown.
+        *ignored* gets the names of those that are unknown, or have no value.
         """
         if not query_string:
             return self._empty
         given: dict[str, Any] = {}
         filters: dict[str, str] = {}
-        for name, value in parse_query_string(query_string).items():
+        for name, given_values in parse_query_string(query_string, keep_blank=True).items():
+            several = [given_values] if isinstance(given_values, str) else given_values
+            values = [each for each in several if each]
             reader = self._readers.get(name)
-            if reader is not None:
-                given[name] = reader(name, value)
-            elif self._filtered:
-                filters[name] = _single(name, value)
+            if values and reader is not None:
+                given[name] = reader(name, values)
+            elif values and self._filtered:
+                filters[name] = _single(name, values)
             elif ignored is not None:
                 ignored.append(name)
         if filters:
@@ -177,37 +179,41 @@ class QueryReader(Generic[T]):
         return self._kind(**given)
 
 
-def _reader(hint: Any) -> Callable[[str, Any], Any]:
+def _reader(hint: Any) -> Callable[[str, list[str]], Any]:
     kinds = {get_origin(kind) or kind for kind in get_args(hint)}
     return next((read for kind, read in _READERS.items() if kind in kinds), _text)
 
 
-def _text(name: str, value: str | list[str]) -> str:
-    return value if isinstance(value, str) else value[-1]
+def _text(name: str, values: list[str]) -> str:
+    return values[-1]
 
 
-def _integer(name: str, value: str | list[str]) -> int:
+def _integer(name: str, values: list[str]) -> int:
     try:
-        return int(_text(name, value))
+        return int(values[-1])
     except ValueError:
         raise errors.BadParameter(name=name, why="it must be an integer.") from None
 
 
-def _boolean(name: str, value: str | list[str]) -> bool:
+def _boolean(name: str, values: list[str]) -> bool:
     try:
-        return _BOOLEANS[_text(name, value)]
+        return _BOOLEANS[values[-1]]
     except KeyError:
         raise errors.BadParameter(name=name, why='it must be "true" or "false".') from None
 
 
-def _items(name: str, value: str | list[str]) -> list[str]:
-    return value.split(",") if isinstance(value, str) else value
+def _items(name: str, values: list[str]) -> list[str]:
+    return values[0].split(",") if len(values) == 1 else values
 
 
-def _single(name: str, value: str | list[str]) -> str:
-    if not isinstance(value, str):
+def _single(name: str, values: list[str]) -> str:
+    if len(values) > 1:
         raise errors.BadParameter(name=name, why="a filter may be given once.")
-    return value
+    return values[0]
 
 
-_READERS: dict[type, Callable[[str, Any], Any]] = {int: _integer, bool: _boolean, list: _items}
+_READERS: dict[type, Callable[[str, list[str]], Any]] = {
+    int: _integer,
+    bool: _boolean,
+    list: _items,
+}

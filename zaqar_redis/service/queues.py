@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -73,7 +74,11 @@ class QueueService(ComposedVerbs):
         if not metadata:
             return []
         found = yield self.get(project, queue)
-        return [name for name, value in metadata.items() if found.get(name) != value]
+        # As JSON: Python's 1 and True are equal.
+        encode = partial(msgspec.json.encode, order="deterministic")
+        return [
+            name for name, value in metadata.items() if encode(found.get(name)) != encode(value)
+        ]
 
     @verb
     def patch(
@@ -170,6 +175,11 @@ class QueueService(ComposedVerbs):
             else metadata_rules.queue_metadata
         )
         check(metadata, self._limits, self._can_encrypt)
+        on_expiry = metadata.get("_on_expiry")
+        if on_expiry == "dead_letter" and metadata.get("_dead_letter_queue") == queue:
+            raise errors.BadRequest(
+                why='"_on_expiry": "dead_letter" needs another queue as "_dead_letter_queue".'
+            )
         try:
             size = len(msgspec.json.encode(metadata))
         except (OverflowError, RecursionError):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -26,6 +26,8 @@ from zaqar_redis.api.subscription_schemas import (
 from zaqar_redis.auth import signed_urls
 from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.notify.tester import SubscriptionTester
+from zaqar_redis.records import Subscription
+from zaqar_redis.service import subscription_options
 from zaqar_redis.service.replays import ReplayService
 from zaqar_redis.service.subscriptions import SubscriptionService
 from zaqar_redis.storage.deliveries import DeliveryState
@@ -69,6 +71,9 @@ class SubscriptionHandlers:
             longest=longest(request),
             token=keystone_token(request),
         )
+        if not created.is_new:
+            found = await self._subscriptions.get(request.project, self._stored(source), created.id)
+            request.ignored = [*request.ignored, *_differing(given, found)]
         document = CreatedSubscriptionOut(created.id, created.secret or UNSET)
         # API: not the path of the subscription
         return Answer(documents.encode(document), 201, (("location", request.path),))
@@ -192,3 +197,15 @@ def keystone_token(request: Request[Any, Any]) -> str | None:
 
 def _changed(request: Request[Any, Any]) -> Answer:
     return Answer(status=204, headers=(("location", request.path),))
+
+
+def _differing(given: SubscriptionIn, found: Subscription) -> Iterator[str]:
+    """Yields the fields that are given, and are not those of the subscription."""
+    known = {
+        "ttl": found.ttl,
+        "options": subscription_options.as_given(found.options),
+        "paused": found.paused,
+    }
+    for name, value in known.items():
+        if getattr(given, name) not in (None, value):
+            yield name
