@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import io
 import json
 import uuid
@@ -109,6 +110,14 @@ def test_long_listing_is_what_one_document_of_all_rows_would_be(long_store: _Lon
     assert written == yaml.safe_dump(yaml.safe_load(written), default_flow_style=False)
     for name in ("json", "yaml"):
         assert shell.done("message", "list", "nothing", "-f", name) == "[]\n"
+
+
+def test_csv_has_texts_as_they_are(long_store: _LongStore) -> None:
+    text = 'a "quoted" \\ text,\nof two lines'
+    long_store.shell.done("message", "post", "texts", json.dumps(text))
+    written = long_store.shell.done("message", "list", "texts", "-c", "body", "-f", "csv")
+    [_, [body]] = csv.reader(io.StringIO(written))
+    assert json.loads(body) == text
 
 
 def test_long_table_has_its_heading_every_thousand_rows(long_store: _LongStore) -> None:

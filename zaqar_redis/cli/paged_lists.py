@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import json
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +16,7 @@ from itertools import chain, islice
 from typing import Any, TextIO, TypeVar
 
 import stevedore
+from cliff.formatters.commaseparated import CSVLister
 from cliff.formatters.json_format import JSONFormatter
 from cliff.formatters.yaml_format import YAMLFormatter
 from cliff.lister import Lister
@@ -47,6 +49,23 @@ class _JsonRows(JSONFormatter):
         stdout.write("[]\n" if before is opening else f"{line.strip(' ')}]\n")
 
 
+class _CsvRows(CSVLister):
+    """Writes what csv reads by default (RFC 4180): cliff's has each backslash twice."""
+
+    def emit_list(
+        self,
+        column_names: Sequence[str],
+        data: Iterable[Sequence[Any]],
+        stdout: TextIO,
+        parsed_args: argparse.Namespace,
+    ) -> None:
+        quoting = self.QUOTE_MODES[parsed_args.quote_mode]
+        escape = "\\" if quoting == csv.QUOTE_NONE else None
+        writer = csv.writer(stdout, quoting=quoting, lineterminator="\n", escapechar=escape)
+        writer.writerow(column_names)
+        writer.writerows(data)
+
+
 class _YamlRows(YAMLFormatter):
     """Writes what cliff's formatter writes, row by row."""
 
@@ -72,6 +91,7 @@ class PagedListCommand(ShellCommand, Lister):
     def _load_formatter_plugins(self) -> stevedore.ExtensionManager[Any]:
         plugins = super()._load_formatter_plugins()
         plugins["json"].obj, plugins["yaml"].obj = _JsonRows(), _YamlRows()
+        plugins["csv"].obj = _CsvRows()
         return plugins
 
     def run(self, parsed_args: argparse.Namespace) -> int:
