@@ -99,7 +99,7 @@ function route() {
     const isFirst = shown === null;
     leave();
     shown = identity;
-    view = new Wanted({ server, session, refresh, act, ask }, entry);
+    view = new Wanted({ server, session, about: info, refresh, act, ask }, entry);
     main.append(view.element);
     main.setAttribute("aria-busy", "true"); // until it has something to show
     if (!isFirst) main.focus({ preventScroll: true });

@@ -5,7 +5,7 @@ import { address, markCurrent } from "./address.js";
 import { Charts, MESSAGE_CHARTS } from "./charts.js";
 import { Tiles, count, duration, make, rate } from "./dom.js";
 import { Refused, pathOf } from "./server.js";
-import { HELP, Series, reading, samples } from "./rates.js";
+import { HELP, NOTHING, Series, reading, samples } from "./rates.js";
 
 const QUEUE_TILES = {
   free: ["Free", HELP.free], claimed: ["Claimed"], delayed: ["Delayed", HELP.delayed],
@@ -62,8 +62,8 @@ export class QueueFigures {
   }
 
   async refresh(signal) {
-    const path = `${this.path}/stats?detailed=true`;
-    const stats = await this.context.server.queues("GET", path, null, signal);
+    const stats = await orNone(NOTHING, this.context.server.queues("GET",
+      `${this.path}/stats?detailed=true`, null, signal));
     const sample = this.#series.add(reading(stats, Date.now() / 1000));
     this.tiles.show({ free: count(sample.free), claimed: count(sample.claimed),
       delayed: count(sample.delayed), total: count(sample.total), oldest: duration(sample.oldest),
@@ -86,17 +86,24 @@ export class QueueFigures {
     }
     return this.#past.samples;
   }
+
   async #samplesBefore(now, signal) {
-    try {
-      const { points } = await this.context.server.history(this.name, 1, signal);
-      // The last one is of now, by the clock of the store.
-      const late = points.length ? now - points.at(-1).at : 0;
-      const second = this.#series.samples[1]?.at ?? Infinity;
-      return samples(points).map((sample) => ({ ...sample, at: sample.at + late }))
-        .filter(({ at }) => at < second);
-    } catch (error) {
-      if (error instanceof Refused && error.status === 404) return []; // none is kept
-      throw error;
-    }
+    const { points } = await orNone({ points: [] },
+      this.context.server.history(this.name, 1, signal));
+    // The last one is of now, by the clock of the store.
+    const late = points.length ? now - points.at(-1).at : 0;
+    const second = this.#series.samples[1]?.at ?? Infinity;
+    return samples(points).map((sample) => ({ ...sample, at: sample.at + late }))
+      .filter(({ at }) => at < second);
+  }
+}
+
+// What the service answers, or none where there is nothing.
+async function orNone(none, answer) {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof Refused && error.status === 404) return none;
+    throw error;
   }
 }

@@ -25,6 +25,10 @@ export function reading({ messages, counters }, at) {
     oldest: messages.oldest?.age ?? null };
 }
 
+// What that is of a queue or topic that does not exist.
+export const NOTHING = { messages: { total: 0, claimed: 0, delayed: 0, free: 0 },
+  counters: Object.fromEntries(Object.keys(COUNTERS).map((name) => [name, 0])) };
+
 // A reading with the rates since the one before; null while they are not known.
 function rated(before, now) {
   const isKnown = before && now.at > before.at &&
