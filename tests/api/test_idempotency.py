@@ -103,10 +103,9 @@ def test_unprintable_idempotency_key_is_refused(api: ZaqarTestClient, key: str) 
         (b"Idempotency-Key", key.encode("latin-1")),
     ]
     answer = api.http.post(url, content=b'{"messages":[{"body":1}]}', headers=headers)
-    # Characters that are illegal in headers are refused by the HTTP parser, without a document.
-    assert answer.status_code == 400
-    if "json" in answer.headers["Content-Type"]:
-        refused(answer, 400, "Idempotency-Key")
+    # Characters that are illegal in headers are refused by the HTTP parser.
+    named = "Idempotency-Key" if key != "k\x7f" else "Invalid header value char"
+    refused(answer, 400, named)
     assert api.bodies("q") == []
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import httpx
 
@@ -41,16 +42,21 @@ def test_full_store_answers_507_and_claims_and_deletions_go_on() -> None:
         answer = peer.ask("message_post", queue_name="q", messages=[{"body": "b", "ttl": 300}])
         assert answer.status == 507
         assert "is full" in answer.body["error"]
-        published = httpx.post(
-            f"{service.url}/api/publish", json={"channel": "c", "data": 1, "history_size": 1}
-        )
+
+        def published() -> Any:
+            document = {"channel": "c", "data": 1, "history_size": 1}
+            answer = httpx.post(f"{service.url}/api/publish", json=document, timeout=60)
+            assert answer.status_code == 200
+            return answer.json()
+
+        # Channels have a connection of their own, which learns of it by itself.
+        servers.wait_for(lambda: "error" in published(), "publications to be refused")
+        assert published()["error"]["code"] == 100
         claimed = http.post("/claims", json={"ttl": 300, "grace": 300})
         assert claimed.status_code == 201
         for each in claimed.json()["messages"]:
             path = each["href"].removeprefix("/v2/queues/q")
             assert http.delete(path).status_code == 204
-        assert published.status_code == 200
-        assert published.json()["error"]["code"] == 100
         admin.config_set("maxmemory", 0)
         servers.wait_for(
             lambda: http.post("/messages", json=message).status_code == 201, "memory to be free"

@@ -83,7 +83,7 @@ def test_access_log_has_a_line_for_each_request(
 
 
 def test_access_log_has_a_line_for_each_socket(service: servers.RunningService) -> None:
-    for path, status in (("/v2/ws", 101), ("/nowhere", 403)):
+    for path, status in (("/v2/ws", 101), ("/nowhere", 404)):
         with RawConnection(service.port) as connection:
             connection.send(request("GET", f"{path}?t=geheim-query", headers=_SOCKET.items()))
             assert b"HTTP/1.1 %d" % status in connection.until_text(b"\r\n\r\n")

@@ -84,7 +84,7 @@ def _pid(uri: str) -> int:
 def _is_alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter, if it ends between open and read
         return False
     return state != "Z"  # a zombie has ended, even when it was not waited for
 
