@@ -44,8 +44,8 @@ MISSPELT: dict[str, tuple[str, str, object, list[str]]] = {
     "option": (
         "POST",
         _SUBSCRIPTIONS,
-        {"subscriber": _SUBSCRIBER, "options": {"fliter": {}, "colour": 1}},
-        ["fliter"],
+        {"subscriber": _SUBSCRIBER, "options": {"fliter": {}, "colour": 1, "paused": True}},
+        ["fliter", "paused"],
     ),
     "subscription": ("POST", _SUBSCRIPTIONS, {"subscriber": _SUBSCRIBER, "tll": 60}, ["tll"]),
 }

@@ -21,6 +21,7 @@ from tests.support.notifiers import notifier as notifier_process
 from tests.support.stores import ContractStore
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.notify import notifier as notifier_module
+from zaqar_redis.notify import schedule
 from zaqar_redis.notify import source as source_module
 from zaqar_redis.notify.lane import Lane
 from zaqar_redis.notify.leased_queue import LeasedQueue
@@ -253,6 +254,57 @@ async def _open_circuit(uri: str, project: str, caplog: pytest.LogCaptureFixture
         assert pauses() == [((5.0, 60.0), "WARNING"), ((10.0, 60.0), "DEBUG")]
         assert opened() == before + 1  # a probe that fails opens nothing
         assert len(found.received) == attempts + 1
+
+
+def test_circuit_of_a_queue_that_is_left_between_retries_opens(
+    project: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(source_module, "_LINGER_SECONDS", 0.01)
+    monkeypatch.setattr(schedule, "policy_delay", lambda policy, attempt: 0.05)
+    caplog.set_level(logging.WARNING, "zaqar_redis.notify")
+    with servers.redis_server() as server:
+        asyncio.run(_fail_one_by_one(server.uri, project, caplog))
+
+
+async def _fail_one_by_one(uri: str, project: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with endpoint(answer(503)) as found, local_notifier(uri) as (driver, _):
+        await driver.queues.create(project, "q", {})
+        await subscribe(driver, project, found.uri(), ordered=True)
+        await post(driver, project, b"1")
+        await wait_for(lambda: "no attempt is made" in caplog.text)
+        assert len(found.received) == 10
+
+
+def test_subscribers_that_hang_leave_attempts_to_other_projects(project: str) -> None:
+    with servers.redis_server() as server:
+        asyncio.run(_deliver_beside_another_project(server.uri, project))
+
+
+async def _deliver_beside_another_project(uri: str, project: str) -> None:
+    goes_on, ok = asyncio.Event(), answer(204)
+
+    async def receive(request: ReceivedRequest, writer: Writer) -> None:
+        if "/hangs" in request.line:
+            await goes_on.wait()
+        await ok(request, writer)
+
+    def lines(path: str) -> int:
+        return sum(path in request.line for request in found.received)
+
+    settings = NotifierSettings(max_attempts=10)
+    async with endpoint(receive) as found, local_notifier(uri, settings=settings) as (driver, it):
+        other = f"{project}-other"
+        for each, path in ((project, "/hangs"), (other, "/quick")):
+            await driver.queues.create(each, "q", {})
+            await subscribe(driver, each, found.uri(path), concurrency=64, timeout=60)
+        await post(driver, project, *[b"1"] * 20)
+        await wait_for(lambda: lines("/hangs") == 8)
+        assert it.slots.waiting == 1
+        await post(driver, other, *[b"1"] * 20)
+        await wait_for(lambda: lines("/quick") == 20)
+        assert lines("/hangs") == 8
+        goes_on.set()
+        await wait_for(lambda: lines("/hangs") == 20)
 
 
 def test_messages_that_are_given_up_in_a_row_have_one_line_of_the_log_and_an_end_with_their_number(

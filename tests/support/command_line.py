@@ -22,7 +22,7 @@ from zaqar_redis.conf.environment import variable
 
 #: Each command connects anew, and a machine may stand still for longer than the default.  Those
 #: about configurations show what their tests have set, and nothing else.
-_PATIENT = {variable("redis", "connect_timeout"): "30"}
+_PATIENT = {variable("redis", "connect_timeout"): "10"}
 
 
 class CommandLine:

@@ -67,7 +67,7 @@ class ProcessDied(Exception):
 
 
 #: On a machine that stands still for seconds, its Redis is there all the same.
-PATIENT = BatchSettings(timeout=30, connect_timeout=30)
+PATIENT = BatchSettings(timeout=30, connect_timeout=10)
 
 
 class Crash:

@@ -26,21 +26,21 @@ _NOT_CONFIRMED = dict.fromkeys(
 )
 
 
-def _misspelt(document: schemas.SubscriptionIn | schemas.SubscriptionChangeIn) -> Iterator[str]:
-    return subscription_options.misspelt(document.options or {})
+def _ignored(document: schemas.SubscriptionIn | schemas.SubscriptionChangeIn) -> Iterator[str]:
+    return subscription_options.ignored(document.options or {})
 
 
 def subscription_routes(subscriptions: SubscriptionHandlers, source: str) -> Iterator[ApiRoute]:
     """Yields the routes of subscriptions to what is at the path *source*."""
     new = Body(
-        schemas.SubscriptionIn, "A subscription", texts=_TEXTS | _NO_SUBSCRIBER, ignored=_misspelt
+        schemas.SubscriptionIn, "A subscription", texts=_TEXTS | _NO_SUBSCRIBER, ignored=_ignored
     )
     one_of = [{"required": [name]} for name in schemas.SubscriptionChangeIn.__struct_fields__]
     change = Body(
         Annotated[schemas.SubscriptionChangeIn, docs.about(anyOf=one_of)],
         "A subscription",
         texts=_TEXTS,
-        ignored=_misspelt,
+        ignored=_ignored,
     )
     confirmation = Body(schemas.ConfirmationIn, "A confirmation", texts=_NOT_CONFIRMED)
     missing, taken = (errors.NotFound,), (errors.SubscriberTaken,)

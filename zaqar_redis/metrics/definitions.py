@@ -193,6 +193,10 @@ FAILING_SUBSCRIPTIONS = Gauge(
     "notification_failing_subscriptions",
     "Subscriptions to which every attempt of the process has failed for five minutes.",
 )
+WAITING_SUBSCRIPTIONS = Gauge(
+    "notification_waiting_subscriptions",
+    "Subscriptions whose messages wait until the process may make another attempt.",
+)
 NOTIFIED_SOURCES = Gauge(
     "notification_sources", "Queues and topics whose messages the process delivers at the moment."
 )

@@ -10,7 +10,7 @@ _THRESHOLD = 10
 #: Seconds for which it stays open at first; it doubles with each probe that fails.
 _FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 60.0
-#: Open circuits that a process remembers: some megabytes.
+#: Circuits that a process remembers: some megabytes.
 _REMEMBERED_MAX = 10_000
 
 
@@ -27,6 +27,11 @@ class Circuit:
     def is_closed(self) -> bool:
         return not self._pause
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last attempt has."""
+        return bool(self._failures)
+
     def record_success(self) -> bool:
         """Returns whether this closed it."""
         was_open = bool(self._pause)
@@ -42,8 +47,9 @@ class Circuit:
         return self._pause
 
 
-class OpenCircuits:
-    """Open circuits of queues that a process does not serve while nothing of them is due."""
+class FailingCircuits:
+    """Circuits of queues that a process does not serve while nothing of them is due: failures in a
+    row are counted from one retry to the next."""
 
     def __init__(self) -> None:
         self._circuits: dict[tuple[str, str], Circuit] = {}
@@ -53,8 +59,8 @@ class OpenCircuits:
         return self._circuits.pop((subscription.id, subscription.subscriber), None) or Circuit()
 
     def put_back(self, subscription: Subscription, circuit: Circuit) -> None:
-        """Remembers it, if it is open; the oldest may be forgotten for it."""
-        if not circuit.is_closed:
+        """Remembers it, unless all is well; the oldest may be forgotten for it."""
+        if circuit.has_failed:
             self._circuits[subscription.id, subscription.subscriber] = circuit
         if len(self._circuits) > _REMEMBERED_MAX:
             del self._circuits[next(iter(self._circuits))]

@@ -105,6 +105,10 @@ class Lane:
         self._in_order = self.options.ordered or target.internal
 
     @property
+    def project(self) -> str:
+        return self._owner.project
+
+    @property
     def is_internal(self) -> bool:
         return self._target.internal
 

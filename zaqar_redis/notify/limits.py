@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any
@@ -21,47 +21,87 @@ _MEMORY_MAX = 128 * 1024 * 1024
 #: A lane takes this part of what is free: so there is always some for others, however many are
 #: slow (dynamic thresholds: Choudhury and Hahne, 1998).
 _LANE_PART = 8
+#: Attempts of a project for each one that is free: by itself it may take four fifths of all.
+_PROJECT_PART = 4
+
+
+class _Share:
+    """Attempts of one kind, and who waits for one."""
+
+    def __init__(self, most: int) -> None:
+        #: attempts that may begin now; those under way, by project
+        self._free = most
+        self._running: Counter[str] = Counter()
+        #: by project; the one whose turn is next is the first
+        self.waiting: dict[str, deque[Lane]] = {}
+
+    def has_room(self, project: str) -> bool:
+        return self._running[project] < _PROJECT_PART * self._free
+
+    def change(self, project: str, by: int) -> None:
+        self._free -= by
+        self._running[project] += by
+        if not self._running[project]:
+            del self._running[project]
+
+    def wait(self, lane: Lane) -> None:
+        if not lane.waits:
+            lane.waits = True
+            self.waiting.setdefault(lane.project, deque()).append(lane)
+
+    def serve(self) -> None:
+        """Pumps a lane of each project that may begin an attempt."""
+        for project in [*self.waiting]:
+            if self.has_room(project):
+                lanes = self.waiting.pop(project)
+                lane = lanes.popleft()
+                if lanes:
+                    self.waiting[project] = lanes  # behind the others
+                lane.waits = False
+                lane.pump()
 
 
 class DeliverySlots:
-    """The attempts of a process: so many at a time, those of stores counted by themselves."""
+    """The attempts of a process: so many at a time, those of stores counted by themselves.
+
+    A project takes a part of what is free, so there is always some for others, however slow its
+    subscribers are.
+    """
 
     def __init__(self, most: int) -> None:
-        self._most = {False: most, True: _INTERNAL_ATTEMPTS}
-        self._running = {False: 0, True: 0}
-        self._waiting: dict[bool, deque[Lane]] = {False: deque(), True: deque()}
+        self._shares = {False: _Share(most), True: _Share(_INTERNAL_ATTEMPTS)}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def may_begin(self, lane: Lane) -> bool:
-        internal = lane.is_internal
-        if self._running[internal] < self._most[internal]:
+        share = self._shares[lane.is_internal]
+        if share.has_room(lane.project):
             return True
-        if not lane.waits:
-            lane.waits = True
-            self._waiting[internal].append(lane)
+        share.wait(lane)
         return False
 
     def may_go_on(self, lane: Lane) -> bool:
-        return not self._waiting[lane.is_internal]
+        return not self._shares[lane.is_internal].waiting
 
-    def begin(self, attempt: Coroutine[Any, Any, None], *, internal: bool) -> None:
-        self._running[internal] += 1
+    @property
+    def waiting(self) -> int:
+        """How many subscriptions wait for an attempt."""
+        return sum(len(lanes) for each in self._shares.values() for lanes in each.waiting.values())
+
+    def begin(self, attempt: Coroutine[Any, Any, None], project: str, *, internal: bool) -> None:
+        share = self._shares[internal]
+        share.change(project, +1)
         task = asyncio.create_task(attempt, name="delivery")
         self._tasks.add(task)
-        task.add_done_callback(partial(self._on_done, internal))
+        task.add_done_callback(partial(self._on_done, share, project))
 
-    def _on_done(self, internal: bool, task: asyncio.Task[None]) -> None:
+    def _on_done(self, share: _Share, project: str, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._running[internal] -= 1
+        share.change(project, -1)
         if not task.cancelled() and task.exception() is not None:
             LOG.error(
                 "a delivery failed", exc_info=task.exception(), extra={"action": "delivery_failed"}
             )
-        waiting = self._waiting[internal]
-        while waiting and self._running[internal] < self._most[internal]:
-            lane = waiting.popleft()
-            lane.waits = False
-            lane.pump()
+        share.serve()
 
     async def close(self) -> None:
         for task in self._tasks:

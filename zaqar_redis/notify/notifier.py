@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from zaqar_redis import errors
 from zaqar_redis.metrics import definitions as metrics
-from zaqar_redis.notify.circuit import OpenCircuits
+from zaqar_redis.notify.circuit import FailingCircuits
 from zaqar_redis.notify.failures import FailureRuns
 from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.limits import DeliverySlots, MessageMemory
@@ -48,7 +48,8 @@ class NotifierSettings(msgspec.Struct, frozen=True):
     max_attempts: Annotated[
         int,
         Meta(ge=1, le=10_000),
-        "Maximum number of deliveries by HTTP and mail that one process attempts at a time.",
+        "Maximum number of deliveries by HTTP and mail that one process attempts at a time; one "
+        "project may take four fifths of them, or less while others have some.",
     ] = 256
     max_sources: Annotated[
         int,
@@ -79,7 +80,7 @@ class Notifier:
         self.messages = messages
         self.slots = DeliverySlots(settings.max_attempts)
         self.memory = MessageMemory()
-        self.circuits = OpenCircuits()
+        self.circuits = FailingCircuits()
         self.failures = FailureRuns()
         self.requires_confirmation = settings.require_confirmation
         self._lease_ms = round(settings.lease * 1000)
@@ -110,6 +111,7 @@ class Notifier:
         self._end_measuring = (
             metrics.NOTIFIED_SOURCES.follow(lambda: len(self._sources)),
             metrics.FAILING_SUBSCRIPTIONS.follow(self.failures.failing),
+            metrics.WAITING_SUBSCRIPTIONS.follow(lambda: self.slots.waiting),
         )
 
     async def close(self, grace: float = 10.0) -> None:

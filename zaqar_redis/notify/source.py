@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from zaqar_redis import errors, rules
-from zaqar_redis.notify.circuit import OpenCircuits
+from zaqar_redis.notify.circuit import FailingCircuits
 from zaqar_redis.notify.failures import FailureRuns
 from zaqar_redis.notify.items import EntryWork, Item
 from zaqar_redis.notify.lane import Lane
@@ -75,7 +75,7 @@ class SourceContext(Protocol):
     requires_confirmation: bool
     slots: DeliverySlots
     memory: MessageMemory
-    circuits: OpenCircuits
+    circuits: FailingCircuits
     failures: FailureRuns
 
     def target(self, subscriber: str) -> Target | None:
@@ -123,7 +123,7 @@ class Source:
         return round(self._loop.time() * 1000 + self._clock_offset)
 
     def begin(self, attempt: Coroutine[Any, Any, None], *, internal: bool) -> None:
-        self._context.slots.begin(attempt, internal=internal)
+        self._context.slots.begin(attempt, self.project, internal=internal)
 
     def may_begin(self, lane: Lane) -> bool:
         return self._context.slots.may_begin(lane)

@@ -107,10 +107,13 @@ def parse(options: Mapping[str, Any]) -> SubscriptionOptions:
     return parsed
 
 
-def misspelt(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the names that look like those of options, but are none."""
+def ignored(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the names that have no effect as options: those of something else, and those that
+    look like the name of an option, but are none."""
     for name in itertools.islice(options, _COMPARED_MAX):
-        if name not in _NAMES and difflib.get_close_matches(name, _NAMES, 1, _SIMILARITY):
+        if name in _ELSEWHERE or (
+            name not in _NAMES and difflib.get_close_matches(name, _NAMES, 1, _SIMILARITY)
+        ):
             yield name
     yield from retry_policies.ignored(options)
 
@@ -315,3 +318,5 @@ _CHECKS: dict[str, Callable[[str, object], None]] = {
     "trust_id": _check_line,
 }
 _NAMES = frozenset({*_READ, *_CHECKS, "_retry_policy"})
+#: Fields of the subscription itself, and what only the service sets.
+_ELSEWHERE = frozenset({"subscriber", "ttl", "paused", _GENERATED, TRUST_GRANTED})

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from zaqar_redis import clock, errors, rules
@@ -96,7 +96,7 @@ class SubscriptionService(ComposedVerbs):
         the request.  API: creates the queue if it does not exist.
         Raises SubscriberTaken for one that has confirmed, TooManySubscriptions, QuotaExceeded.
         """
-        _check_other(queue, subscriber)
+        _check_other(queue, subscriber, options)
         stored = self._checked(subscriber, options)
         notices = self._notices_to(subscriber)
         if notices is not None:
@@ -200,8 +200,8 @@ class SubscriptionService(ComposedVerbs):
         found: Subscription = yield self.get(project, queue, id)
         seconds = None if ttl is None else self._seconds(ttl, longest)
         uri = found.subscriber if subscriber is None else subscriber
-        if subscriber is not None:
-            _check_other(queue, subscriber)
+        if (subscriber, options) != (None, None):
+            _check_other(queue, uri, options or {})
         if (subscriber, options, paused) != (None, None, None) and found.subscriber.startswith(
             SOCKET
         ):
@@ -342,8 +342,12 @@ class SubscriptionService(ComposedVerbs):
         return stored
 
 
-def _check_other(queue: str, subscriber: str) -> None:
+def _check_other(queue: str, subscriber: str, options: Mapping[str, Any]) -> None:
     """Raises BadRequest for a queue or topic that would send its messages to itself."""
+    if options.get("dead_letter_queue") == queue:
+        raise errors.BadRequest(
+            why='"dead_letter_queue" in "options": it must be another queue than the source.'
+        )
     if subscriber in (queue, f"queue:{queue}"):
         raise errors.BadRequest(
             why=f'"subscriber": the {rules.described(queue)} cannot subscribe to itself.'
