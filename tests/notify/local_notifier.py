@@ -25,9 +25,13 @@ CLIENT = "3381af92-2b9e-11e3-b191-71861300734c"
 
 @contextlib.asynccontextmanager
 async def local_notifier(
-    uri: str, memory: int | None = None, settings: NotifierSettings | None = None
+    uri: str,
+    memory: int | None = None,
+    settings: NotifierSettings | None = None,
+    grace: float = 10.0,
 ) -> AsyncIterator[tuple[Driver, Notifier]]:
-    """Runs a notifier on a store; *memory*: bytes of messages that it may have."""
+    """Runs a notifier on a store; *memory*: bytes of messages that it may have; *grace*: as
+    `Notifier.close`."""
     driver = load(uri, {})
     await driver.start()
     messages = MessageService(driver, rules.Limits(), None, LongPoll(driver.feed, 1))
@@ -39,7 +43,7 @@ async def local_notifier(
     try:
         yield driver, notifier
     finally:
-        await notifier.close()
+        await notifier.close(grace)
         await targets.close()
         await driver.close()
 

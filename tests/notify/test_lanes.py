@@ -307,6 +307,41 @@ async def _deliver_beside_another_project(uri: str, project: str) -> None:
         await wait_for(lambda: lines("/hangs") == 20)
 
 
+def test_stop_repeats_to_quick_subscribers_only_what_a_slow_one_has_under_way(
+    project: str,
+) -> None:
+    with servers.redis_server() as server:
+        asyncio.run(_stop_beside_a_subscriber_that_hangs(server.uri, project))
+
+
+async def _stop_beside_a_subscriber_that_hangs(uri: str, project: str) -> None:
+    goes_on, ok = asyncio.Event(), answer(204)
+    bodies: dict[str, list[bytes]] = {"/hangs": [], "/quick": []}
+
+    async def receive(request: ReceivedRequest, writer: Writer) -> None:
+        path = "/hangs" if "/hangs" in request.line else "/quick"
+        bodies[path].append(request.body)
+        if path == "/hangs":
+            await goes_on.wait()
+        await ok(request, writer)
+
+    # Nobody waits for the end of the lease.
+    settings = NotifierSettings(lease=300)
+    async with endpoint(receive) as found:
+        async with local_notifier(uri, settings=settings, grace=0.5) as (driver, _):
+            await driver.queues.create(project, "q", {})
+            await subscribe(driver, project, found.uri("/hangs"), concurrency=2, timeout=60)
+            await subscribe(driver, project, found.uri("/quick"))
+            await post(driver, project, *[b"%d" % number for number in range(50)])
+            await wait_for(lambda: list(map(len, bodies.values())) == [2, 50])
+        goes_on.set()
+        async with local_notifier(uri, settings=settings) as (_, notifier):
+            await wait_for(lambda: len({*bodies["/hangs"]}) == 50)
+            await wait_for(lambda: not notifier.memory.used)
+    repeated = len(bodies["/quick"]) - 50
+    assert (len({*bodies["/quick"]}), repeated) == (50, 0)
+
+
 def test_messages_that_are_given_up_in_a_row_have_one_line_of_the_log_and_an_end_with_their_number(
     project: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -59,13 +59,6 @@ class HeldItems:
         """Returns the first that waits."""
         return self._waiting.popleft()
 
-    def forget(self) -> int:
-        """Forgets those that wait; returns how many there were."""
-        number = len(self._waiting)
-        while self._waiting:
-            self.end(self._waiting.popleft())
-        return number
-
     def next_chunk(self, most: int, now: int) -> tuple[list[Item], list[Item]]:
         """Returns what goes into one attempt, *most* items, and those before that have expired."""
         waiting = self._waiting

@@ -71,6 +71,8 @@ class Lane:
         self._is_due = False
         self.state = LaneState.FLOWING
         self._has_ended = False
+        #: items of attempts
+        self._under_way: dict[Item, None] = {}
         self.circuit = Circuit()
         self._attempts = LaneAttempts(self, owner, options.rate)
         if subscription.paused:
@@ -248,12 +250,22 @@ class Lane:
         self._has_ended = True
         while self._items:
             self._end_items([self._items.pop()])
-        self.abandon()
-
-    def abandon(self) -> int:
-        """Forgets what it has, for another notifier; returns how much that was."""
         self._attempts.stop()
-        return self._items.forget()
+
+    def stop(self) -> None:
+        """Begins no attempt any more, and stores what it has, for another notifier: quick
+        subscribers would else get again what a slow one has not got yet."""
+        self._attempts.stop()
+        if self._items:
+            self._hold(self._owner.now())
+
+    def put_off_attempts(self) -> None:
+        """Stores what is under way, too, and may arrive all the same."""
+        if self._under_way:
+            self._hold(self._owner.now())
+        while self._under_way:
+            item, _ = self._under_way.popitem()
+            self._put_off(item, None)
 
     def pump(self) -> None:
         """Begins attempts, as many as may be under way."""
@@ -278,7 +290,11 @@ class Lane:
         subscription = self.subscription
         source = self._owner.project, self._owner.queue
         delivery = delivery_of(chunk, source, subscription, self.options)
-        await self._settle(chunk, await attempt(self._target, delivery), subscription)
+        self._under_way.update(dict.fromkeys(chunk))
+        result = await attempt(self._target, delivery)
+        for item in chunk:
+            self._under_way.pop(item, None)
+        await self._settle(chunk, result, subscription)
 
     async def _settle(
         self, chunk: Sequence[Item], result: Result, subscription: Subscription

@@ -242,7 +242,7 @@ class Source:
         self._is_stopping = True
         self._drop_unread()
         for lane in self._lanes.values():
-            self._outstanding -= lane.abandon()
+            lane.stop()
         self._wake.set()
 
     async def run(self) -> None:
@@ -259,6 +259,10 @@ class Source:
         try:
             if await self._serve():
                 await self._leased.release()
+        except asyncio.CancelledError:
+            with contextlib.suppress(errors.Problem):
+                await self._hand_over()
+            raise
         except errors.MoveLocked:
             pass  # who has the queue next delivers what is not settled
         except errors.Problem as problem:
@@ -276,6 +280,16 @@ class Source:
                 self._context.circuits.put_back(lane.subscription, lane.circuit)
             self._give_back(self._size)
             self._has_ended = True
+
+    async def _hand_over(self) -> None:
+        """Gives the queue to another notifier while attempts are under way."""
+        for lane in self._lanes.values():
+            lane.put_off_attempts()
+        while not self._settlement.is_empty:
+            settled = self._settlement.take()
+            if await self._leased.step(settled, after=self._after, limit=0, due_limit=0) is None:
+                return
+        await self._leased.release()
 
     async def _serve(self) -> bool:
         """Returns whether it still has the lease, and nothing is under way."""
