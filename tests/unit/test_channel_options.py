@@ -130,16 +130,16 @@ def test_inconsistent_option_is_reported_with_its_group(
     assert message in str(refused.value)
 
 
-def test_console_without_charts_is_told_at_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO", service_factory.LOG.name)
-    start(tmp_path, "[channels]\nconsole = false\n")
-    assert caplog.text == ""
+def test_console_without_charts_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacks_charts(text: str) -> bool:
+        file = tmp_path / "zaqar_redis.conf"
+        file.write_text(text)
+        return service_factory.lacks_charts(configuration.load([], [str(file)]))
+
+    assert not lacks_charts("")
     monkeypatch.setattr(console, "_VENDOR", tmp_path)
-    start(tmp_path, "")
-    assert "tools/console-assets, which needs npm" in caplog.text
-    caplog.clear()
+    assert lacks_charts("")
+    for option in ("console", "enabled"):
+        assert not lacks_charts(f"[channels]\n{option} = false\n")
     (tmp_path / "uPlot.iife.min.js").touch()
-    start(tmp_path, "")
-    assert caplog.text == ""
+    assert not lacks_charts("")

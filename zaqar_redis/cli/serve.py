@@ -173,6 +173,12 @@ class ServicePlanner:
             LOG.warning("%s. %s", what, remedy, extra={"action": "short_key"})
             # PyJWT would say so in each worker, and cannot name the option.
             warnings.filterwarnings("ignore", "The HMAC key is ")
+        if service_factory.lacks_charts(conf):
+            LOG.info(
+                "the console has no charts: in the checkout run tools/console-assets, which needs "
+                "npm, and install again",
+                extra={"action": "no_charts"},
+            )
         create_tracing = service_factory.tracing(conf)
         audit = configuration.settings(conf, AuditSettings)
         listen = configuration.settings(conf, ListenSettings)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import fnmatch
-import logging
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -68,8 +67,6 @@ from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import Control
 from zaqar_redis.storage.load import can_control, load, load_control
 from zaqar_redis.storage.pools.retry import RetryPolicy
-
-LOG = logging.getLogger(__name__)
 
 
 def problems(conf: cfg.ConfigOpts) -> list[str]:
@@ -310,13 +307,13 @@ def _engine(several: Sequence[str], uri: str, batch: BatchSettings, bus: Bus | N
     return ShardedEngine(clients, clock.store, bus)
 
 
+def lacks_charts(conf: cfg.ConfigOpts) -> bool:
+    """Returns whether there is a console, but not what draws its charts."""
+    shared = configuration.settings(conf, ChannelsSettings)
+    return shared.enabled and shared.console and not console.has_charts()
+
+
 def _console(conf: cfg.ConfigOpts, server: ServerApiSettings) -> console.ConsoleSettings:
-    if not console.has_charts():
-        LOG.info(
-            "the console has no charts: in the checkout run tools/console-assets, which needs npm, "
-            "and install again",
-            extra={"action": "no_charts"},
-        )
     strategies = configuration.settings(conf, AuthSettings).strategy
     provider = configuration.settings(conf, JwtSettings)
     return console.ConsoleSettings(
