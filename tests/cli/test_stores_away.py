@@ -16,7 +16,7 @@ from tests.support.command_line import CommandLine
 from zaqar_redis.storage import pools
 
 #: Seconds: less than commands of tests wait for one store.
-_PATIENCE = 20
+_PATIENCE = 8
 
 
 class _SilentStores:
