@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.support import servers
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, logging_restored
 from tests.support.tiers import in_gate
 from zaqar_redis.cli.api import open_api
 from zaqar_redis.cli.main import main
@@ -51,7 +51,7 @@ def long_store() -> Iterator[_LongStore]:
             config_file=None, client_id=uuid.uuid4().hex, token="", project=None
         )
         bodies = [{"body": number} for number in range(_MESSAGES)]
-        with open_api(given, CommandTarget("", uri=server.uri)) as api:
+        with logging_restored(), open_api(given, CommandTarget("", uri=server.uri)) as api:
             api.request("POST", "/queues/big/messages", {"messages": bodies})
             for number in range(_OTHERS):
                 subscription = {"subscriber": f"http://192.0.2.1/{number}", "ttl": 3600}
@@ -70,7 +70,11 @@ class _InterruptedOutput(io.StringIO):
 
 def _interrupted(words: list[str]) -> tuple[int, str]:
     err = io.StringIO()
-    with contextlib.redirect_stdout(_InterruptedOutput()), contextlib.redirect_stderr(err):
+    with (
+        contextlib.redirect_stdout(_InterruptedOutput()),
+        contextlib.redirect_stderr(err),
+        logging_restored(),
+    ):
         return main(words), err.getvalue()
 
 

@@ -38,7 +38,7 @@ class CommandLine:
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
             mock.patch.dict(os.environ, {} if words[0] == "config" else _PATIENT),
-            _logging_restored(),
+            logging_restored(),
         ):
             try:
                 code = main(arguments)
@@ -73,7 +73,7 @@ def _loggers() -> list[logging.Logger]:
 
 
 @contextlib.contextmanager
-def _logging_restored() -> Iterator[None]:
+def logging_restored() -> Iterator[None]:
     """Restores logging: a command configures it for the whole process."""
     levels = {logger: logger.level for logger in _loggers()}
     handlers = logging.root.handlers[:]
