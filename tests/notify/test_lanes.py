@@ -99,6 +99,18 @@ async def _post_to_a_slow_lane(uri: str, project: str) -> None:
         assert loop.timers - timers < 40
 
 
+def _hanging_until(goes_on: asyncio.Event) -> Callable[[ReceivedRequest, Writer], Awaitable[None]]:
+    """Returns what answers at once, but requests for /hangs not before *goes_on*."""
+    ok = answer(204)
+
+    async def receive(request: ReceivedRequest, writer: Writer) -> None:
+        if "/hangs" in request.line:
+            await goes_on.wait()
+        await ok(request, writer)
+
+    return receive
+
+
 def test_subscriber_that_hangs_delays_neither_others_nor_its_own_attempts(
     project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,12 +120,8 @@ def test_subscriber_that_hangs_delays_neither_others_nor_its_own_attempts(
 
 
 async def _post_beside_a_subscriber_that_hangs(uri: str, project: str) -> None:
-    goes_on, ok = asyncio.Event(), answer(204)
-
-    async def receive(request: ReceivedRequest, writer: Writer) -> None:
-        if "/hangs" in request.line:
-            await goes_on.wait()
-        await ok(request, writer)
+    goes_on = asyncio.Event()
+    receive = _hanging_until(goes_on)
 
     def both_have(number: int) -> bool:
         hung = sum("/hangs" in request.line for request in found.received)
@@ -139,12 +147,8 @@ def test_subscribers_that_hang_delay_no_other_one_of_their_endpoint(project: str
 
 
 async def _deliver_beside_many_that_hang(uri: str, project: str) -> None:
-    goes_on, ok = asyncio.Event(), answer(204)
-
-    async def receive(request: ReceivedRequest, writer: Writer) -> None:
-        if "/hangs" in request.line:
-            await goes_on.wait()
-        await ok(request, writer)
+    goes_on = asyncio.Event()
+    receive = _hanging_until(goes_on)
 
     def lines(path: str) -> int:
         return sum(path in request.line for request in found.received)
@@ -281,12 +285,8 @@ def test_subscribers_that_hang_leave_attempts_to_other_projects(project: str) ->
 
 
 async def _deliver_beside_another_project(uri: str, project: str) -> None:
-    goes_on, ok = asyncio.Event(), answer(204)
-
-    async def receive(request: ReceivedRequest, writer: Writer) -> None:
-        if "/hangs" in request.line:
-            await goes_on.wait()
-        await ok(request, writer)
+    goes_on = asyncio.Event()
+    receive = _hanging_until(goes_on)
 
     def lines(path: str) -> int:
         return sum(path in request.line for request in found.received)

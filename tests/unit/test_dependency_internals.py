@@ -186,6 +186,7 @@ def test_used_internals_of_dependencies_keep_their_signatures(
 
 
 def test_objects_of_tls_are_made_of_what_the_overridden_method_takes() -> None:
+    # The types of the standard library leave it out.
     taken = list(inspect.signature(ssl.SSLObject._create).parameters)  # type: ignore[attr-defined]
     assert taken[:2] == ["incoming", "outgoing"], "see zaqar_redis/api/server/tls.py"
 

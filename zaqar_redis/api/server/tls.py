@@ -21,6 +21,7 @@ class TlsObject(ssl.SSLObject):
     def _create(
         cls, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *given: Any, **named: Any
     ) -> Any:
+        # The overridden method is CPython's own: its types leave it out.
         made: Any = super()._create(incoming, outgoing, *given, **named)  # type: ignore[misc]
         made._incoming, made._outgoing = incoming, outgoing
         return made
