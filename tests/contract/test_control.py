@@ -39,10 +39,7 @@ class ControlStoreHarness:
         self._runner = runner
 
     def run(self, awaitable: Awaitable[T]) -> T:
-        async def awaited() -> T:
-            return await awaitable
-
-        return self._runner.run(awaited())
+        return self._runner.get_loop().run_until_complete(awaitable)
 
     def pool(self, name: str, weight: int = 100, **more: Any) -> bool:
         pool = Pool(name=name, uri=f"redis://{name}", weight=weight, **more)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -127,9 +127,15 @@ def fill(store: ContractStore, number: int = 2500) -> tuple[str | None, str | No
     store.delete(store.page(limit=3).items[1].id)
     of = store.driver.subscriptions
     assert of
-    for subscriber in range(1200):
-        hook = f"http://example.org/{subscriber}"
-        store.run(of.create(store.project, "q", hook, ttl=600, options={"n": subscriber}))
+
+    async def subscribed(numbers: Iterable[int]) -> None:
+        hooks = {f"http://example.org/{n}": {"n": n} for n in numbers}
+        await asyncio.gather(
+            *(of.create(store.project, "q", hook, ttl=600, options=hooks[hook]) for hook in hooks)
+        )
+
+    for first in range(0, 1200, 50):
+        store.run(subscribed(range(first, first + 50)))
     return held, prolonged
 
 

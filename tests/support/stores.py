@@ -205,10 +205,8 @@ class ContractStore:
         return self.run(self.driver.sweeper.sweep(lease))
 
     def run(self, awaitable: Awaitable[T]) -> T:
-        async def awaited() -> T:
-            return await awaitable
-
-        return self.runner.run(awaited())
+        # Not Runner.run: it formats its task for the signal module, at each call.
+        return self.runner.get_loop().run_until_complete(awaitable)
 
     def wait_for(self, condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
         """Runs the event loop until *condition* holds."""

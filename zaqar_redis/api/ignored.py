@@ -7,6 +7,7 @@ a name that is misspelt looks like one that works.  So the answer names it.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -54,6 +55,7 @@ class DocumentReader:
         return document
 
 
+@functools.cache  # many routes have the same, and each has two ways
 def _strict(kind: Any) -> Any:
     """Returns the kind of document that refuses what *kind* ignores; None: it ignores nothing."""
     of = _struct(kind)

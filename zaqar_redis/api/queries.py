@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
@@ -150,9 +151,8 @@ class QueryReader(Generic[T]):
 
     def __init__(self, kind: type[T]) -> None:
         self._kind = kind
-        hints = get_type_hints(kind)
-        self._readers = {name: _reader(hint) for name, hint in hints.items() if name != "filters"}
-        self._filtered = "filters" in hints
+        self._readers = _readers(kind)
+        self._filtered = "filters" in kind.__struct_fields__
         self._empty = kind()
 
     def read(self, query_string: str, ignored: list[str] | None = None) -> T:
@@ -177,6 +177,13 @@ class QueryReader(Generic[T]):
         if filters:
             given["filters"] = filters
         return self._kind(**given)
+
+
+@functools.cache
+def _readers(kind: type) -> dict[str, Callable[[str, list[str]], Any]]:
+    """Returns what reads each parameter of a kind of request, but not filters."""
+    hints = get_type_hints(kind)
+    return {name: _reader(hint) for name, hint in hints.items() if name != "filters"}
 
 
 def _reader(hint: Any) -> Callable[[str, list[str]], Any]:
