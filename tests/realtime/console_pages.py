@@ -24,14 +24,24 @@ KEY = "the operator's key, of thirty-two bytes or more"
 Request = Callable[..., httpx.Response]
 
 
+#: Notes the address that the page was told of: a browser tells it of another fragment later.
+_NOTE_ADDRESS = """window.noted = location.hash;
+addEventListener("hashchange", () => { window.noted = location.hash; });"""
+_UNTIL_NOTED = """() => new Promise((done) => {
+  const look = () => window.noted === location.hash ? done() : setTimeout(look, 5);
+  look();
+})"""
+
+
 def signed_in(
     page: Page, service: servers.RunningService, project: str, view: str = "queues"
 ) -> None:
     """Opens a view with the key and project of a signed-in session."""
     credential = json.dumps({"headers": {"X-API-Key": KEY}, "refresh": None})
     known = {"zaqar-redis.credential": credential, "zaqar-redis.project": project}
-    page.add_init_script(f"Object.assign(sessionStorage, {json.dumps(known)})")
+    page.add_init_script(f"Object.assign(sessionStorage, {json.dumps(known)}); {_NOTE_ADDRESS}")
     page.goto(f"{service.url}/console/#/{view}")
+    page.evaluate(_UNTIL_NOTED)
 
 
 def choose_project(page: Page, project: str) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from playwright.sync_api import Page, Response, expect
+from playwright.sync_api import Page, Response, Route, expect
 
 from tests.conventions.files import ROOT
 from tests.realtime.console_pages import (
@@ -142,6 +142,23 @@ def test_pages_are_accessible_on_wide_and_narrow_screens(
     page.get_by_role("button", name="Delete the queue").click()
     expect(page.get_by_role("dialog")).to_be_visible()
     assert violations(page) == []
+
+
+def test_tab_says_nothing_of_its_rows_before_it_has_them(
+    page: Page, service: servers.RunningService, project: str
+) -> None:
+    held: list[Route] = []
+    page.route("**/claims?*", lambda route: held.append(route))
+    signed_in(page, service, project, "queues/orders")
+    settle(page)
+    with page.expect_request("**/claims?*"):
+        page.get_by_role("link", name="Claims").click()
+    expect(page.locator("main")).to_have_attribute("aria-busy", "true")
+    claims = page.get_by_label("Claims")
+    assert claims.inner_text() == ""
+    held[0].continue_()
+    expect(claims.get_by_role("button", name="Release")).to_be_visible()
+    settle(page)
 
 
 def test_header_has_one_row_on_a_desktop_and_two_on_a_phone(

@@ -101,13 +101,13 @@ function route() {
     shown = identity;
     view = new Wanted({ server, session, about: info, refresh, act, ask }, entry);
     main.append(view.element);
-    main.setAttribute("aria-busy", "true"); // until it has something to show
     if (!isFirst) main.focus({ preventScroll: true });
     window.scrollTo(0, 0);
   }
   markCurrent(at("views"), address(wanted));
   document.title = `${entry && Entry ? entry : title} – zaqar-redis`;
   view.open(params);
+  main.setAttribute("aria-busy", "true"); // until it shows what is asked for
   refresh();
 }
 

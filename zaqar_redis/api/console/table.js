@@ -18,7 +18,7 @@ export class Table {
   #columns;
   #heads;
   #body = make("tbody", { role: "rowgroup" });
-  #empty = make("p", { class: "hint" });
+  #empty = make("p", { class: "hint", hidden: true });
 
   // sorted(name): the head of a column was chosen.
   constructor(caption, columns, empty, sorted = null) {
@@ -31,7 +31,8 @@ export class Table {
       can ? button(column.title, () => sorted(column.sort), { class: "sort" }) : column.title);
     });
     // Roles, because on a phone rows are laid out as cards, which are no table to browsers.
-    this.table = make("table", { role: "table" }, make("caption", {}, caption),
+    // Neither is shown before it is known whether there are rows.
+    this.table = make("table", { role: "table", hidden: true }, make("caption", {}, caption),
       make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, ...this.#heads)), this.#body);
     this.element = make("div", { class: "scrolls", tabindex: "0", role: "region",
       "aria-label": caption }, this.table, this.#empty);
