@@ -191,6 +191,24 @@ def test_slow_subscribers_of_a_queue_delay_no_other_one(
         )
 
 
+def test_kill_repeats_to_quick_subscribers_nothing_that_a_slow_one_has_had_for_long(
+    server: servers.RedisServer, store: ContractStore, endpoint: FaultEndpoint
+) -> None:
+    slow = subscribe(store, endpoint.uri("/slow"), concurrency=2, timeout=60)
+    subscribe(store, endpoint.uri("/steady"))
+    with notifier(server.uri, OPTIONS) as running:
+        posted = post(store, 0, 50)
+        wait_for_firsts(endpoint, "/steady", posted)
+        # What is under way waits, too, for all that anybody knows.
+        servers.wait_for(lambda: state(store, slow).pending == posted, "what is stored")
+        running.restart()
+        endpoint.released.set()
+        wait_for_firsts(endpoint, "/slow", posted)
+        servers.wait_for(lambda: state(store, slow).pending == 0, "its end")
+        assert state(store, slow).delivered == posted
+    assert sorted(endpoint.taken["/steady"], key=int) == numbers(posted)
+
+
 def test_greylisted_mails_survive_a_killed_notifier(
     server: servers.RedisServer, store: ContractStore
 ) -> None:

@@ -24,6 +24,10 @@ class HeldItems:
         """Whether one waits for its turn."""
         return bool(self._waiting)
 
+    def has_waited_since(self, time: float) -> bool:
+        """Whether one that came until that time of the event loop waits for its turn."""
+        return any(item.began <= time for item in self._waiting)
+
     @property
     def is_half_full(self) -> bool:
         if self._number > self._items_max() // 2:

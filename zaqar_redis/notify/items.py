@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 
 from zaqar_redis.notify.target import Delivery
@@ -15,13 +16,14 @@ from zaqar_redis.storage.deliveries import EnteredMessage, PendingDelivery
 class EntryWork:
     """An entry, and how many deliveries of it are not made yet."""
 
-    __slots__ = ("id", "left", "size")
+    __slots__ = ("began", "id", "left", "size")
 
-    def __init__(self, id: bytes, size: int) -> None:
-        """*size*: bytes of its messages."""
+    def __init__(self, id: bytes, size: int, began: float) -> None:
+        """*size*: bytes of its messages; *began*: the event loop's time."""
         self.id = id
         self.left = 0
         self.size = size
+        self.began = began
 
 
 class Item:
@@ -48,6 +50,11 @@ class Item:
         self.alone = False
         #: bytes
         self.size = stored.size if stored is not None else len(self.notice)
+
+    @property
+    def began(self) -> float:
+        """The event loop's time when its entry was read; the store has what has no entry."""
+        return self.entry.began if self.entry is not None else math.inf
 
     @property
     def key(self) -> str:

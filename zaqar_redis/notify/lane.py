@@ -252,9 +252,22 @@ class Lane:
             self._end_items([self._items.pop()])
         self._attempts.stop()
 
+    def store_held(self, time: float) -> None:
+        """Stores what is under way, and what waits for its turn, if that came until *time* of the
+        event loop.
+
+        Other subscribers would else get it again after this process was killed.
+        """
+        old = [item for item in self._under_way if item.began <= time]
+        for item in old:
+            pending = item.new_pending(self.subscription.id)
+            self.backlog.take(pending.id)
+            self._owner.store_under_way(item, pending)
+        if self.state is not LaneState.HELD and (old or self._items.has_waited_since(time)):
+            self._hold(self._owner.now())
+
     def stop(self) -> None:
-        """Begins no attempt any more, and stores what it has, for another notifier: quick
-        subscribers would else get again what a slow one has not got yet."""
+        """Begins no attempt any more, and stores what waits, for another notifier."""
         self._attempts.stop()
         if self._items:
             self._hold(self._owner.now())

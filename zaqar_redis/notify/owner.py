@@ -40,6 +40,9 @@ class LaneOwner(Protocol):
     def store(self, pending: PendingDelivery, *, failed: bool) -> None:
         """Stores a pending delivery with the next step."""
 
+    def store_under_way(self, item: Item, pending: PendingDelivery) -> None:
+        """Stores a delivery that is under way, so that its entry needs not wait for it."""
+
     def hold(self, subscription: str, until: int | None) -> None:
         """Notes when what waits for a subscription is due; None: nothing waits."""
 

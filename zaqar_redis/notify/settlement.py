@@ -52,13 +52,16 @@ class DeliverySettlement:
     def take(self) -> SettledDeliveries:
         """Returns what a step settles.
 
-        An entry is settled with what was stored of it, or after that.
+        What is done is settled with what was stored of it, or after that.
         """
-        pending, self.pending = _split(self.pending)
-        failed, self.failed = _split(self.failed)
-        made, self.made = self.made[:_STEP_MAX], self.made[_STEP_MAX:]
+        failed: list[PendingDelivery] = []
+        made: list[str] = []
         entries: list[bytes] = []
+        pending, self.pending = _split(self.pending)
+        if not self.pending:  # some of them may have been given up meanwhile, or made
+            failed, self.failed = _split(self.failed)
         if not (self.pending or self.failed):
+            made, self.made = self.made[:_STEP_MAX], self.made[_STEP_MAX:]
             entries, self.entries = self.entries[:_STEP_MAX], self.entries[_STEP_MAX:]
         ids = [*self.holds][:_STEP_MAX]
         holds = [(id, self.holds.pop(id)) for id in ids]

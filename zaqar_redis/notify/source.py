@@ -61,6 +61,9 @@ _BACKLOGS = 64
 #: Seconds for which entries wait for lanes that are full: fast ones have room again before, and
 #: what they would get is not stored and read once more.
 _FULL_SECONDS = 1.0
+#: Seconds after which deliveries that are not made are stored, and the entry that they came with is
+#: settled; and seconds between two looks at what there is.
+_HELD_SECONDS = 2.0
 #: Seconds between attempts to reach the store.
 _OUTAGE_PAUSE_SECONDS = 0.5
 #: Milliseconds for which a dead-letter queue recognises a message.
@@ -100,6 +103,8 @@ class Source:
         #: event loop's time; None: a lane has room
         self._full_since: float | None = None
         self._outstanding = 0
+        #: event loop's time when it looked for what is to be stored
+        self._looked_at = 0.0
         #: bytes of the messages that it has in memory
         self._size = 0
         self._wake = asyncio.Event()
@@ -164,6 +169,13 @@ class Source:
         self._take_memory(pending.size)
         (self._settlement.failed if failed else self._settlement.pending).append(pending)
         self._wake.set()
+
+    def store_under_way(self, item: Item, pending: PendingDelivery) -> None:
+        self.store(pending, failed=False)
+        entry, item.entry, item.pending = item.entry, None, pending
+        self._take_memory(item.size)
+        if entry is not None:
+            self._end_part(entry)
 
     def hold(self, subscription: str, until: int | None) -> None:
         self._settlement.holds[subscription] = until
@@ -391,6 +403,14 @@ class Source:
         for pending in step.due:
             self._offer_pending(pending, Lane.offer_due)
         await self._read_backlogs()
+        self._store_held()
+
+    def _store_held(self) -> None:
+        now = self._loop.time()
+        if self._outstanding and now - self._looked_at >= _HELD_SECONDS:
+            self._looked_at = now
+            for lane in self._lanes.values():
+                lane.store_held(now - _HELD_SECONDS)
 
     def _dispatch_unread(self) -> None:
         self._give_back(self._unread_bytes)  # what is dispatched is counted by itself
@@ -422,7 +442,7 @@ class Source:
         return now - self._full_since > _FULL_SECONDS
 
     def _dispatch(self, entry: DeliveryEntry) -> None:
-        work = EntryWork(entry.id, entry.size)
+        work = EntryWork(entry.id, entry.size, self._loop.time())
         work.left = 1  # until all lanes have got it
         self._take_memory(work.size)
         messages = [

@@ -7,11 +7,10 @@
 --#args now:number token lease:number after limit:number due_limit:number rest...
 -- after: entry that was read last
 -- limit: entries
--- rest: a number, and as many, of each of: entries that are done; pending deliveries that are
---   done; (id, when it is due, '' or 'failed', expiry, record) of pending deliveries; (id of a
---   subscription, when the deliveries that wait for it are due or ''); (field of the states, number
---   to add); (field of the states, what follows the
---   time in it)
+-- rest: a number, and as many, of each of: entries that are done; (id, when it is due, '' or
+--   'failed', expiry, record) of pending deliveries; pending deliveries that are done, some of them
+--   stored just now; (id of a subscription, when the deliveries that wait for it are due or '');
+--   (field of the states, number to add); (field of the states, what follows the time in it)
 --#include move_lock now pending_records failing
 
 if redis.call('GET', delivery_lease) ~= token then
@@ -29,13 +28,6 @@ end
 local from, to = next_list(1)
 if to >= from then
     redis.call('XDEL', deliveries, unpack(ARGV, from, to))
-end
-from, to = next_list(1)
-if to >= from then
-    redis.call('HDEL', pending, unpack(ARGV, from, to))
-    for _, index in ipairs({pending_ids, pending_due, pending_ends}) do
-        redis.call('ZREM', index, unpack(ARGV, from, to))
-    end
 end
 from, to = next_list(4)
 local soonest, noted = nil, redis.call('HGET', queue, 'due')
@@ -59,6 +51,13 @@ for place = from, to, 4 do
 end
 if soonest then
 --#include note_sweep
+end
+from, to = next_list(1)
+if to >= from then
+    redis.call('HDEL', pending, unpack(ARGV, from, to))
+    for _, index in ipairs({pending_ids, pending_due, pending_ends}) do
+        redis.call('ZREM', index, unpack(ARGV, from, to))
+    end
 end
 from, to = next_list(2)
 for place = from, to, 2 do

@@ -143,8 +143,8 @@ def _settling(settled: SettledDeliveries) -> list[Argument]:
     holds = [(id, "" if until is None else until) for id, until in settled.holds]
     return [
         *_list(settled.entries),
-        *_list(settled.made),
         *_rows((each.id, due, each.expires, encoded(each, kind)) for each, kind, due in stored),
+        *_list(settled.made),
         *_rows(holds),
         *_rows(counts),
         *_rows(last),
