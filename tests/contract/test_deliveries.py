@@ -341,6 +341,17 @@ def test_pending_delivery_is_read_when_it_is_due(
     assert state(store, subscription).pending == 1
 
 
+def test_delivery_that_is_stored_and_made_in_one_step_does_not_wait(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    store.post("a", "b")
+    step = taker.step()
+    made, waits = pend(step, subscription)
+    entries = [step.entries[0].id]
+    taker.step(SettledDeliveries(entries, made=[made.id], pending=[made, waits]))
+    assert [each.id for each in taker.backlog(subscription)] == [waits.id]
+
+
 def test_waiting_deliveries_are_read_in_order_when_their_subscription_is_due(
     store: ContractStore, taker: Taker, subscription: str
 ) -> None:
