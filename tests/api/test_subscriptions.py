@@ -476,7 +476,8 @@ def test_topic_has_subscriptions_as_a_queue_has(api: ZaqarTestClient) -> None:
 
 def test_details_say_how_deliveries_go(api: ZaqarTestClient) -> None:
     id = _new(api, "mailto:a@example.org")
-    nothing = {"delivered": 0, "failed": 0, "retried": 0, "pending": 0, "last_failure": None}
+    counts = dict.fromkeys(("delivered", "failed", "retried", "pending"), 0)
+    nothing = counts | {"last_failure": None, "failing_since": None}
     assert api.get(f"{PATH}/{id}", detailed="true").json()["deliveries"] == nothing
     (listed,) = _listed(api, detailed="true")
     assert listed["deliveries"] == nothing

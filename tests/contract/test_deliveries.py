@@ -392,6 +392,19 @@ def test_state_counts_deliveries_and_shows_the_last_failure(
     assert state(store, subscription) == DeliveryState(4, 1, 2, 0, store.clock(), "gone ☃", 404)
 
 
+def test_state_shows_since_when_every_attempt_has_failed(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    fails = SettledDeliveries(counts=[(subscription, DeliveryCount(retried=1, error="busy"))])
+    taker.step(fails)
+    since = store.clock()
+    store.clock.tick(9)
+    taker.step(fails)
+    assert state(store, subscription).failing_since == since
+    taker.step(SettledDeliveries(counts=[(subscription, DeliveryCount(delivered=1))]))
+    assert state(store, subscription).failing_since == 0
+
+
 def test_failed_delivery_is_tried_again_by_a_replay(
     store: ContractStore, taker: Taker, subscription: str
 ) -> None:

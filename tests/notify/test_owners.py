@@ -84,8 +84,8 @@ def test_test_message_is_signed_and_its_answer_is_shown(
     assert (tested["outcome"], tested["status"], tested["answer"]) == ("retry", 507, "no room")
     assert tested["error"]
     assert len(receiver.got) == 2
-    counts = {"delivered": 0, "failed": 0, "retried": 0, "pending": 0, "last_failure": None}
-    assert subscription.deliveries() == counts
+    counts = {"delivered": 0, "failed": 0, "retried": 0, "pending": 0}
+    assert subscription.deliveries() == counts | {"last_failure": None, "failing_since": None}
 
 
 def test_what_was_given_up_is_delivered_by_a_replay(
@@ -95,7 +95,9 @@ def test_what_was_given_up_is_delivered_by_a_replay(
     subscription = _Subscription(api, receiver, "queues/q")
     subscription.post("a", "b")
     servers.wait_for(lambda: subscription.deliveries()["failed"] == 2, "both to be given up")
-    failure = subscription.deliveries()["last_failure"]
+    deliveries = subscription.deliveries()
+    failure = deliveries["last_failure"]
+    assert deliveries["failing_since"] <= failure["at"]
     assert (failure["status"], failure["at"][-1]) == (404, "Z")
     assert "404" in failure["error"]
     receiver.status = 204
@@ -109,6 +111,7 @@ def test_what_was_given_up_is_delivered_by_a_replay(
         "retried": 0,
         "pending": 0,
         "last_failure": None,
+        "failing_since": None,
     }
     assert subscription.ask("replay") == {"replayed": 0}
 

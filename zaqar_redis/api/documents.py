@@ -303,7 +303,9 @@ def _deliveries(state: DeliveryState) -> DeliveriesOut:
     failure = None
     if state.failed_at:
         failure = DeliveryFailureOut(iso(state.failed_at), state.status, state.error)
-    return DeliveriesOut(state.delivered, state.failed, state.retried, state.pending, failure)
+    counts = state.delivered, state.failed, state.retried, state.pending
+    since = iso(state.failing_since) if state.failing_since else None
+    return DeliveriesOut(*counts, failure, since)
 
 
 def topic_page(

@@ -105,6 +105,10 @@ class DeliveriesOut(Document):
     retried: Annotated[int, about("Attempts that failed and were made again.", minimum=0)]
     pending: Annotated[int, about("They wait, or are tried again.", minimum=0)]
     last_failure: Annotated[DeliveryFailureOut | None, about("null: there was none.")]
+    failing_since: Annotated[
+        str | None,
+        about("The first failure, if every attempt since then has failed; else null."),
+    ]
 
 
 class ReplayOut(Document):

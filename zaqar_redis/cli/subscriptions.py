@@ -74,8 +74,8 @@ class ListSubscription(SubscriptionSourceCommand, PagedListCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        counts = _COUNTS if parsed_args.detailed else ()
-        shown = ("id", "subscriber", "ttl", "age", "confirmed", "paused", *counts)
+        detailed = (*_COUNTS, "failing_since") if parsed_args.detailed else ()
+        shown = ("id", "subscriber", "ttl", "age", "confirmed", "paused", *detailed)
         query = {"detailed": True} if parsed_args.detailed else {}
         api = self.until_printed(self.open_api(parsed_args))
         found = api.list_items(self.collection(parsed_args), self.plural, **query)
@@ -99,6 +99,7 @@ class ShowSubscription(SubscriptionCommand, ShowResource):
             *("id", "source", "subscriber", "ttl", "age", "confirmed", "paused"),
             Column("options", as_text=json.dumps),
             *_COUNTS,
+            "failing_since",
             Column("last_failure", as_text=lambda failure: json.dumps(failure) if failure else ""),
         )
         names, [values] = table(columns, [_flat(document)], parsed)

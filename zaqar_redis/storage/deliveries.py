@@ -95,6 +95,8 @@ class DeliveryState(Record, frozen=True):
     failed_at: int = 0
     error: str = ""
     status: int = 0
+    #: since when every attempt has failed (ms); 0: the last one has not
+    failing_since: int = 0
 
 
 class SettledDeliveries(Record, frozen=True):

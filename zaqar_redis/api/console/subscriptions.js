@@ -30,7 +30,10 @@ const TEST_TIMEOUT_MS = 150_000;
 const OWN = /^(queue|topic|channel):/;
 
 const yesOrNo = (value) => (value ? "yes" : "no");
-const stateOf = ({ paused }) => (paused ? "paused" : "delivers");
+function stateOf({ paused, deliveries }) {
+  if (paused) return "paused";
+  return deliveries.failing_since ? "fails" : "delivers";
+}
 
 export class Subscriptions {
   seconds = 3;
@@ -165,8 +168,10 @@ export class Subscriptions {
   }
 }
 
+const timeOf = (text) => new Date(text).toLocaleString("en-GB");
+
 function failureOf({ last_failure: failure }) {
-  return failure ? `${new Date(failure.at).toLocaleString("en-GB")}: ${failure.error}` : "";
+  return failure ? `${timeOf(failure.at)}: ${failure.error}` : "";
 }
 
 function showSubscription(subscription) {
@@ -176,6 +181,7 @@ function showSubscription(subscription) {
     ["State", stateOf(subscription)], ["Age", duration(age)], ["TTL", duration(ttl)],
     ["Delivered", count(deliveries.delivered)], ["Failed", count(deliveries.failed)],
     ["Pending", count(deliveries.pending)], ["Retried", count(deliveries.retried)],
+    ["Fails since", deliveries.failing_since ? timeOf(deliveries.failing_since) : "–"],
     ["Last failure", failureOf(deliveries) || "–"], ["Its status", failure?.status || "–"]]),
   make("h3", {}, "Options"),
   make("pre", { tabindex: "0", "aria-label": "Options" }, JSON.stringify(options, null, 2)));

@@ -71,5 +71,9 @@ def decoded(now: int, id: bytes, record: bytes) -> PendingDelivery:
     )
 
 
+#: The first three are counts.
+_STATE_FIELDS = ("delivered", "failed", "retried", "last", "failing")
+
+
 def state_fields(subscription: str) -> list[str]:
-    return [f"{subscription} {what}" for what in ("delivered", "failed", "retried", "last")]
+    return [f"{subscription} {what}" for what in _STATE_FIELDS]

@@ -116,7 +116,8 @@ def _replayed(subscription: str, message: Message) -> PendingDelivery:
 
 
 def _state(fields: Sequence[bytes | None], pending: int) -> DeliveryState:
-    *counts, last = fields
+    *counts, last, failing = fields
     delivered, failed, retried = (int(count or 0) for count in counts)
     at, status, error = (last or b"0 0 ").split(b" ", 2)
-    return DeliveryState(delivered, failed, retried, pending, int(at), error.decode(), int(status))
+    failure = int(at), error.decode(), int(status), int(failing or 0)
+    return DeliveryState(delivered, failed, retried, pending, *failure)
