@@ -100,6 +100,10 @@ class Taker:
         store = self._store
         store.run(self._deliveries.release(store.project, self._queue, self._token))
 
+    def made(self, *ids: str) -> int:
+        store = self._store
+        return store.run(self._deliveries.made(store.project, self._queue, ids))
+
     def is_due(self, late_ms: int = 0) -> bool:
         deliveries = self._deliveries
 
@@ -319,6 +323,34 @@ def test_what_is_not_settled_is_due_again_after_a_release(
     assert not other.is_due()
 
 
+def test_release_of_what_is_due_tells_other_notifiers(store: ContractStore, taker: Taker) -> None:
+    store.post("a")
+    taker.step()
+    hints = taker.hints()
+    taker.release()
+    store.wait_for(lambda: "q" in hints, "the hint")
+
+
+def test_deliveries_that_were_made_after_a_release_are_made_once(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    store.post("a", "b")
+    step = taker.step()
+    made, waits = pend(step, subscription)
+    until = store.clock() + 9000
+    holds = [(subscription, until)]
+    taker.step(SettledDeliveries([step.entries[0].id], pending=[made, waits], holds=holds))
+    taker.release()
+    hints = taker.hints()
+    assert [taker.made(made.id), taker.made(made.id)] == [1, 0]
+    assert state(store, subscription) == DeliveryState(delivered=1, pending=1)
+    store.wait_for(lambda: "q" in hints, "the hint")
+    other = Taker(store, "other")
+    assert other.take()
+    assert other.step().holds == [subscription]  # it needs not wait any more
+    assert [each.id for each in other.backlog(subscription)] == [waits.id]
+
+
 def test_pending_delivery_is_read_when_it_is_due(
     store: ContractStore, taker: Taker, subscription: str
 ) -> None:
@@ -424,6 +456,19 @@ def test_failed_delivery_is_tried_again_by_a_replay(
     assert taker.take()
     assert taker.step().holds == [subscription]
     assert [each.replayed for each in taker.backlog(subscription)] == [True, True]
+
+
+def test_replay_leaves_what_has_expired(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    store.post("a", ttl=60)
+    store.post("b", ttl=600)
+    step = taker.step()
+    entries = [each.id for each in step.entries]
+    taker.step(SettledDeliveries(entries, failed=pend(step, subscription)))
+    store.clock.tick(61)
+    replay = of_subscriptions(store).replay
+    assert store.run(replay(store.project, "q", subscription)) == 1
 
 
 def test_stored_messages_are_delivered_once_more(

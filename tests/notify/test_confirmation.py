@@ -119,9 +119,17 @@ class ConfirmingClient:
         given = self._http.put(self._url + path, json={"confirmed": True}, headers=self._own)
         assert given.status_code == 204, given.text
 
+    def shown(self, id: str) -> dict[str, Any]:
+        path = f"{self._source}/subscriptions/{id}?detailed=true"
+        shown: dict[str, Any] = self._http.get(self._url + path, headers=self._own).json()
+        return shown
+
     def is_confirmed(self, id: str) -> bool:
-        path = f"{self._source}/subscriptions/{id}"
-        return bool(self._http.get(self._url + path, headers=self._own).json()["confirmed"])
+        return bool(self.shown(id)["confirmed"])
+
+    def deliveries(self, id: str) -> dict[str, Any]:
+        deliveries: dict[str, Any] = self.shown(id)["deliveries"]
+        return deliveries
 
     def post(self, body: str) -> None:
         document = {"messages": [{"body": body, "ttl": 300}]}
@@ -173,6 +181,8 @@ def test_webhook_gets_messages_from_its_confirmation_to_its_end(
 
     first = asked("SubscriptionConfirmation")
     assert not client.is_confirmed(id)
+    servers.wait_for(lambda: client.deliveries(id)["pending"] == 0, "the end of the request")
+    assert client.deliveries(id)["delivered"] == 0  # of messages
     post_seen("before")
     client.answer(first, first["SubscribeBody"])
     assert client.is_confirmed(id)

@@ -27,7 +27,9 @@ class Notify(ShellCommand):
     """Deliver messages to the subscribers of queues and topics.
 
     The service does so itself, unless [notification] in_service is off. Any number of these
-    processes may run, on any machine; each queue is served by one of them at a time. Example:
+    processes may run, on any machine; each queue is served by one of them at a time. It reads its
+    configuration when it starts: to change it, start another one and stop the first, by SIGTERM,
+    SIGINT or SIGHUP. Example:
 
         zaqar-redis notify --storage redis://localhost/0
     """
@@ -50,7 +52,7 @@ class Notify(ShellCommand):
 async def _serve(create: CreateApp, metrics: ServiceMetrics | None) -> None:
     """Delivers until it is asked to stop."""
     stopping = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     app = create(stopping.is_set, notifies=True)
     async with metrics.of_this_process() if metrics else contextlib.nullcontext():

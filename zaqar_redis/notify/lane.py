@@ -9,7 +9,7 @@ no memory.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from typing import Any
 
@@ -38,6 +38,11 @@ _PAGE = 200
 _INTERNAL_BATCH = 100
 #: Milliseconds until a dead letter is posted again to a store that was away.
 _DEAD_LETTER_PAUSE_MS = 1000
+
+
+def _messages(items: Sequence[Item]) -> int:
+    """Returns how many are messages, which a subscription's state counts, and not notices."""
+    return sum(item.stored is not None for item in items)
 
 
 class LaneState(Enum):
@@ -71,6 +76,8 @@ class Lane:
         self._is_due = False
         self.state = LaneState.FLOWING
         self._has_ended = False
+        #: another notifier makes what is under way, if it fails
+        self._is_handed_over = False
         #: items of attempts
         self._under_way: dict[Item, None] = {}
         self.circuit = Circuit()
@@ -259,10 +266,7 @@ class Lane:
         Other subscribers would else get it again after this process was killed.
         """
         old = [item for item in self._under_way if item.began <= time]
-        for item in old:
-            pending = item.new_pending(self.subscription.id)
-            self.backlog.take(pending.id)
-            self._owner.store_under_way(item, pending)
+        self._store_under_way(old, None)
         if self.state is not LaneState.HELD and (old or self._items.has_waited_since(time)):
             self._hold(self._owner.now())
 
@@ -272,13 +276,20 @@ class Lane:
         if self._items:
             self._hold(self._owner.now())
 
-    def put_off_attempts(self) -> None:
-        """Stores what is under way, too, and may arrive all the same."""
-        if self._under_way:
-            self._hold(self._owner.now())
-        while self._under_way:
-            item, _ = self._under_way.popitem()
-            self._put_off(item, None)
+    def hand_over(self, until: int) -> None:
+        """Stores what is under way, too: another notifier makes it at that time of the store,
+        unless it is settled as made before."""
+        self._is_handed_over = True
+        self._store_under_way(self._under_way, None if self._in_order else until)
+        if self._under_way and self._in_order and not self.subscription.paused:
+            self._hold(until)
+
+    def _store_under_way(self, items: Iterable[Item], due: int | None) -> None:
+        for item in items:
+            base = item.pending or item.new_pending(self.subscription.id)
+            pending = msgspec.structs.replace(base, attempts=item.attempts, due=due)
+            self.backlog.take(pending.id)
+            self._owner.store_under_way(item, pending)
 
     def pump(self) -> None:
         """Begins attempts, as many as may be under way."""
@@ -324,12 +335,19 @@ class Lane:
                     extra=self._about("deliveries_resumed"),
                 )
             self._end_items(chunk)
-            self._owner.count(self.subscription.id, DeliveryCount(delivered=len(chunk)))
+            self._owner.count(self.subscription.id, DeliveryCount(delivered=_messages(chunk)))
             metrics.NOTIFIED.add(self._scheme, by=len(chunk))
+        elif self._is_handed_over:
+            pass
         elif self._has_ended:
             self._end_items(chunk)
         elif result.outcome is Outcome.GONE:
             if await self._owner.end_subscription(subscription):
+                if not self._has_ended:  # by another attempt
+                    LOG.warning(
+                        "a subscription ends: its endpoint is gone",
+                        extra=self._about("subscription_gone"),
+                    )
                 self.end()
                 self._end_items(chunk)
             else:
@@ -346,7 +364,7 @@ class Lane:
     def _retry(self, chunk: Sequence[Item], result: Result) -> None:
         self._owner.count(
             self.subscription.id,
-            DeliveryCount(retried=len(chunk), error=result.error, status=result.status),
+            DeliveryCount(retried=_messages(chunk), error=result.error, status=result.status),
         )
         self._owner.failures.note(self.subscription)
         again: list[Item] = []
@@ -420,19 +438,20 @@ class Lane:
                 extra=self._about("delivery_given_up") | {"error": result.error},
             )
         if item.stored is None or item.expires <= self._owner.now():
-            self._count_failed(result)
+            self._count_failed(item, result)
             self._end_items([item])
         elif self.options.dead_letter_queue:
             self._attempts.begin(self._dead_letter(item, item.stored.message, result))
         else:
             self._keep_failed(item, result)
 
-    def _count_failed(self, result: Result) -> None:
-        count = DeliveryCount(failed=1, error=result.error, status=result.status)
+    def _count_failed(self, item: Item, result: Result) -> None:
+        failed = _messages([item])
+        count = DeliveryCount(failed=failed, error=result.error, status=result.status)
         self._owner.count(self.subscription.id, count)
 
     def _keep_failed(self, item: Item, result: Result) -> None:
-        self._count_failed(result)
+        self._count_failed(item, result)
         pending = item.new_pending(self.subscription.id, result.status, result.error)
         self._owner.store(pending, failed=True)
         item.pending = None  # it stays, as one that failed
@@ -455,7 +474,7 @@ class Lane:
             )
             self._keep_failed(item, result)
         else:
-            self._count_failed(result)
+            self._count_failed(item, result)
             self._end_items([item])
 
     def _about(self, action: str) -> dict[str, str]:

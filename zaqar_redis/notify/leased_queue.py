@@ -49,6 +49,10 @@ class LeasedQueue:
     async def release(self) -> None:
         await self._deliveries.release(*self._names, self._lease[0])
 
+    async def made(self, ids: Sequence[str]) -> None:
+        """Settles deliveries that were made after the release."""
+        await self._deliveries.made(*self._names, ids)
+
     async def step(
         self, settled: SettledDeliveries, *, after: bytes, limit: int, due_limit: int
     ) -> DeliveryStep | None:

@@ -103,6 +103,12 @@ class DeliverySlots:
             )
         share.serve()
 
+    async def wait(self, seconds: float) -> bool:
+        """Waits for attempts that are under way; returns whether all have ended."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        return all(task.done() for task in self._tasks)
+
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()

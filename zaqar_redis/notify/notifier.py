@@ -35,6 +35,9 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds between looks for queues that are due, and that no hint has named, at most.
 _LOOK_SECONDS = 5.0
+#: Seconds for which a process that stops keeps its queues, for attempts that are under way; and
+#: seconds between two settlements of those that have ended later.
+_KEPT_SECONDS, _LATE_SECONDS = 2.0, 0.5
 #: Queues that a process goes on with when their next delivery is due; a look finds others.
 _TIMERS_MAX = 10_000
 
@@ -115,7 +118,10 @@ class Notifier:
         )
 
     async def close(self, grace: float = 10.0) -> None:
-        """Begins nothing new, and waits *grace* seconds for attempts that are under way."""
+        """Begins nothing new, and waits *grace* seconds for attempts that are under way.
+
+        Other notifiers have its queues before that, when most attempts have ended.
+        """
         self._is_stopping = True
         for end in self._end_measuring:
             end()
@@ -124,15 +130,22 @@ class Notifier:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + grace
         running = [*self._sources.values()]
         for source, _ in running:
-            source.stop()
+            source.stop(grace)
         tasks = [task for _, task in running]
         if tasks:
-            await asyncio.wait(tasks, timeout=grace)
+            await asyncio.wait(tasks, timeout=min(grace, _KEPT_SECONDS))
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        is_done = False
+        while not is_done and (left := until - loop.time()) > 0:
+            is_done = await self.slots.wait(min(left, _LATE_SECONDS))
+            for source, _ in running:
+                await source.settle_late()
         await self.slots.close()
 
     async def _look(self) -> None:

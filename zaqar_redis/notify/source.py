@@ -64,6 +64,11 @@ _FULL_SECONDS = 1.0
 #: Seconds after which deliveries that are not made are stored, and the entry that they came with is
 #: settled; and seconds between two looks at what there is.
 _HELD_SECONDS = 2.0
+#: Seconds in which a process tells the store of attempts that have ended after it gave the queue
+#: away; and so many at once.
+_LATE_SECONDS, _LATE_MAX = 2.0, 1000
+#: Seconds after which a store that has not answered a step is away.
+_AWAY_SECONDS = 1.0
 #: Seconds between attempts to reach the store.
 _OUTAGE_PAUSE_SECONDS = 0.5
 #: Milliseconds for which a dead-letter queue recognises a message.
@@ -113,7 +118,12 @@ class Source:
         #: the store's clock less the event loop's, ms
         self._clock_offset = 0.0
         self._loop = asyncio.get_running_loop()
+        #: no attempt begins: what it delivers could not be settled, and would come again
+        self._is_store_away = False
         self._is_stopping = False
+        self._is_handed_over = False
+        #: the store's time when attempts have ended that are under way at a stop, ms
+        self._attempts_end = 0
         #: what attempts that outlast it have done is nobody's
         self._has_ended = False
         #: since it last read
@@ -131,10 +141,10 @@ class Source:
         self._context.slots.begin(attempt, self.project, internal=internal)
 
     def may_begin(self, lane: Lane) -> bool:
-        return self._context.slots.may_begin(lane)
+        return not self._is_store_away and self._context.slots.may_begin(lane)
 
     def may_go_on(self, lane: Lane) -> bool:
-        return self._context.slots.may_go_on(lane)
+        return not self._is_store_away and self._context.slots.may_go_on(lane)
 
     def end_item(self, item: Item) -> None:
         self._outstanding -= 1
@@ -173,8 +183,8 @@ class Source:
     def store_under_way(self, item: Item, pending: PendingDelivery) -> None:
         self.store(pending, failed=False)
         entry, item.entry, item.pending = item.entry, None, pending
-        self._take_memory(item.size)
         if entry is not None:
+            self._take_memory(item.size)
             self._end_part(entry)
 
     def hold(self, subscription: str, until: int | None) -> None:
@@ -216,18 +226,7 @@ class Source:
         )
 
     async def end_subscription(self, subscription: Subscription) -> bool:
-        has_ended = await self._leased.end_subscription(subscription)
-        if has_ended:
-            LOG.warning(
-                "a subscription ends: its endpoint is gone",
-                extra={
-                    "action": "subscription_gone",
-                    "project": self.project,
-                    "queue": self.queue,
-                    "subscription": subscription.id,
-                },
-            )
-        return has_ended
+        return await self._leased.end_subscription(subscription)
 
     def items_max(self, *, internal: bool) -> int:
         # Internal ones are fast, and many.
@@ -249,9 +248,11 @@ class Source:
         self.was_hinted = True
         self._wake.set()
 
-    def stop(self) -> None:
-        """Ends soon: begins nothing new, and settles what is done."""
+    def stop(self, grace: float) -> None:
+        """Ends soon: begins nothing new, and settles what is done; *grace*: seconds that attempts
+        may take."""
         self._is_stopping = True
+        self._attempts_end = self.now() + round((grace + _LATE_SECONDS) * 1000)
         self._drop_unread()
         for lane in self._lanes.values():
             lane.stop()
@@ -296,12 +297,22 @@ class Source:
     async def _hand_over(self) -> None:
         """Gives the queue to another notifier while attempts are under way."""
         for lane in self._lanes.values():
-            lane.put_off_attempts()
+            lane.hand_over(self._attempts_end)
         while not self._settlement.is_empty:
             settled = self._settlement.take()
             if await self._leased.step(settled, after=self._after, limit=0, due_limit=0) is None:
                 return
         await self._leased.release()
+        self._is_handed_over = True
+
+    async def settle_late(self) -> None:
+        """Settles what was delivered since the queue was handed over."""
+        if not self._is_handed_over:
+            return
+        made, self._settlement.made = self._settlement.made, []
+        with contextlib.suppress(errors.Problem):
+            for first in range(0, len(made), _LATE_MAX):
+                await self._leased.made(made[first : first + _LATE_MAX])
 
     async def _serve(self) -> bool:
         """Returns whether it still has the lease, and nothing is under way."""
@@ -342,6 +353,7 @@ class Source:
         while True:
             settled = self._settlement.take()
             self.was_hinted = False
+            late = self._loop.call_later(_AWAY_SECONDS, self._note_store_away)
             try:
                 room = self._room()
                 limit = 0 if self._unread else room
@@ -352,17 +364,27 @@ class Source:
                 raise
             except errors.Unavailable:
                 self._settlement.put_back(settled)
+                self._note_store_away()
                 await asyncio.sleep(_OUTAGE_PAUSE_SECONDS)
                 continue
+            finally:
+                late.cancel()
             if step is None:
                 self.was_hinted = True  # after a purge nobody has it
                 return None
+            if self._is_store_away:
+                self._is_store_away = False
+                for lane in self._lanes.values():
+                    lane.pump()
             self._reads_on = not limit or bool(step.entries)
             self._note_settled(settled)
             if not self._settlement.is_large:
                 return step
             # More was done than one step settles: what this one has read comes first.
             await self._take_in(step)
+
+    def _note_store_away(self) -> None:
+        self._is_store_away = True
 
     def _note_settled(self, settled: SettledDeliveries) -> None:
         self._give_back(sum(each.size for each in (*settled.pending, *settled.failed)))

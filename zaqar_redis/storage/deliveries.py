@@ -187,6 +187,12 @@ class Deliveries(Protocol):
     def release(self, project: str, queue: str, token: str) -> Awaitable[None]:
         """Gives the deliveries of a queue back.  Idempotent."""
 
+    def made(self, project: str, queue: str, ids: Sequence[str]) -> Awaitable[int]:
+        """Settles up to a thousand pending deliveries that were made after a release.
+
+        Returns how many of them were still to be made.
+        """
+
 
 class SubscriptionDeliveries(Protocol):
     """The deliveries to single subscriptions, for those who own them."""

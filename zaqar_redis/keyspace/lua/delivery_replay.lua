@@ -13,7 +13,8 @@ local count = 0
 for place = 1, #page[2], 2 do
     local delivery = page[2][place]
     local record = redis.call('HGET', pending, delivery)
-    if record and string.sub(record, 1, 1) == 'f' then
+    local lives = tonumber(page[2][place + 1]) > now
+    if lives and record and string.sub(record, 1, 1) == 'f' then
         redis.call('HSET', pending, delivery, 'r' .. string.sub(record, 2))
         redis.call('ZADD', pending_ids, 0, delivery)
         count = count + 1

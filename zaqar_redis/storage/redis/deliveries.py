@@ -34,6 +34,7 @@ _TAKE = Script("delivery_take")
 _STEP = Script("delivery_step")
 _RELEASE = Script("delivery_release")
 _BACKLOG = Script("delivery_backlog")
+_MADE = Script("delivery_made")
 _WAITING = Script("delivery_waiting")
 
 #: Indexes read in one call: half a millisecond.
@@ -129,6 +130,11 @@ class RedisDeliveries:
             limit=limit,
         )
         return [decoded(now, id, record) for id, record in zip(flat[::2], flat[1::2], strict=True)]
+
+    @verb
+    def made(self, project: str, queue: str, ids: Sequence[str]) -> Steps[int]:
+        count = yield _MADE(keys.of_queue(project, queue), *ids, now=self._now())
+        return int(count)
 
     @verb
     def release(self, project: str, queue: str, token: str) -> Steps[None]:

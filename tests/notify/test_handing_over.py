@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues that change their notifier, lose their store, or have an endpoint that is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+
+import pytest
+
+from tests.notify.endpoints import ReceivedRequest, Writer, answer, endpoint
+from tests.notify.local_notifier import local_notifier, post, subscribe, wait_for
+from tests.support import servers
+from tests.support.notifiers import notifier
+from zaqar_redis.notify import notifier as notifier_module
+from zaqar_redis.notify import source as source_module
+from zaqar_redis.notify.notifier import NotifierSettings
+
+#: Nobody waits for the end of the lease.
+SETTINGS = NotifierSettings(lease=300)
+
+
+class _Bodies:
+    """What came at /hangs, which is answered when it is released, and at /quick."""
+
+    def __init__(self) -> None:
+        self.hangs: list[bytes] = []
+        self.quick: list[bytes] = []
+        self.released = asyncio.Event()
+        self._ok = answer(204)
+
+    async def receive(self, request: ReceivedRequest, writer: Writer) -> None:
+        if "/hangs" in request.line:
+            self.hangs.append(request.body)
+            await self.released.wait()
+        else:
+            self.quick.append(request.body)
+        await self._ok(request, writer)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_stop_beside_a_subscriber_that_hangs_delays_no_other_and_repeats_nothing(
+    project: str, monkeypatch: pytest.MonkeyPatch, ordered: bool
+) -> None:
+    monkeypatch.setattr(notifier_module, "_KEPT_SECONDS", 0.1)
+    with servers.redis_server() as server:
+        asyncio.run(_stop_one_of_two(server.uri, project, ordered=ordered))
+
+
+async def _stop_one_of_two(uri: str, project: str, *, ordered: bool) -> None:
+    came = _Bodies()
+    async with endpoint(came.receive) as found, contextlib.AsyncExitStack() as stack:
+        leaver = contextlib.AsyncExitStack()
+        driver, _ = await leaver.enter_async_context(
+            local_notifier(uri, settings=SETTINGS, grace=120)
+        )
+        await driver.queues.create(project, "q", {})
+        hangs = found.uri("/hangs")
+        slow = await subscribe(driver, project, hangs, timeout=110, ordered=ordered)
+        await subscribe(driver, project, found.uri("/quick"))
+        await post(driver, project, b"1")
+        await wait_for(lambda: len(came.hangs) == len(came.quick) == 1)
+        other, _ = await stack.enter_async_context(local_notifier(uri, settings=SETTINGS))
+        leaving = asyncio.create_task(leaver.aclose())
+        await post(other, project, b"2")
+        await wait_for(lambda: len(came.quick) == 2)
+        assert not leaving.done()
+        came.released.set()
+        await leaving
+        assert other.subscription_deliveries
+        async with asyncio.timeout(60):
+            while True:
+                [state] = await other.subscription_deliveries.states(project, "q", [slow])
+                if (state.delivered, state.pending) == (2, 0):
+                    break
+                await asyncio.sleep(0.01)
+    assert (len(came.hangs), len(came.quick)) == (2, 2)
+
+
+def test_hangup_stops_a_notifier_as_sigterm_does() -> None:
+    with servers.redis_server() as server, notifier(server.uri) as running:
+        running.process.send_signal(signal.SIGHUP)
+        assert running.process.wait(60) == 0
+        assert "notifier stops" in running.log.read_text()
+
+
+def test_store_that_stands_still_begins_no_attempts_and_repeats_nothing(
+    project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "_AWAY_SECONDS", 0.05)
+    with servers.redis_server() as server:
+        asyncio.run(_pause_store(server, project))
+
+
+async def _pause_store(server: servers.RedisServer, project: str) -> None:
+    number = 400
+    async with (
+        endpoint(answer(204)) as found,
+        local_notifier(server.uri, settings=SETTINGS) as (driver, notifier),
+    ):
+        await driver.queues.create(project, "q", {})
+        await subscribe(driver, project, found.uri(), rate=100)
+        await post(driver, project, *[b"%d" % n for n in range(number)])
+        await wait_for(lambda: len(found.received) > 5)
+        server.pause()
+        try:
+            before = -1
+            while len(found.received) > before:
+                before = len(found.received)
+                await asyncio.sleep(0.3)
+            assert before < number
+        finally:
+            server.resume()
+        await wait_for(lambda: len(found.received) >= number)
+        await wait_for(lambda: not notifier.memory.used)
+    assert len(found.received) == len({each.body for each in found.received}) == number
+
+
+def test_endpoint_that_is_gone_has_one_line_whatever_is_under_way(
+    project: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with servers.redis_server() as server, caplog.at_level(logging.WARNING):
+        asyncio.run(_answer_gone(server.uri, project))
+    actions = [getattr(record, "action", "") for record in caplog.records]
+    assert actions.count("subscription_gone") == 1
+
+
+async def _answer_gone(uri: str, project: str) -> None:
+    all_came, gone = asyncio.Event(), answer(410)
+
+    async def receive(request: ReceivedRequest, writer: Writer) -> None:
+        if len(found.received) == 4:
+            all_came.set()
+        await all_came.wait()
+        await gone(request, writer)
+
+    async with (
+        endpoint(receive) as found,
+        local_notifier(uri, settings=SETTINGS) as (driver, notifier),
+    ):
+        await driver.queues.create(project, "q", {})
+        await subscribe(driver, project, found.uri(), concurrency=4, timeout=60)
+        await post(driver, project, *[b"%d" % n for n in range(4)])
+        await wait_for(lambda: len(found.received) == 4)
+        await wait_for(lambda: not notifier.memory.used)
