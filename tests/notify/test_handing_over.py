@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,9 @@ from tests.support import servers
 from tests.support.notifiers import notifier
 from zaqar_redis.notify import notifier as notifier_module
 from zaqar_redis.notify import source as source_module
+from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.notifier import NotifierSettings
+from zaqar_redis.storage.deliveries import DeliveryStep, SettledDeliveries
 
 #: Nobody waits for the end of the lease.
 SETTINGS = NotifierSettings(lease=300)
@@ -77,6 +80,45 @@ async def _stop_one_of_two(uri: str, project: str, *, ordered: bool) -> None:
                     break
                 await asyncio.sleep(0.01)
     assert (len(came.hangs), len(came.quick)) == (2, 2)
+
+
+class _StuckQueue(LeasedQueue):
+    """A queue whose first step that stores something is never sent."""
+
+    is_stuck = False
+
+    async def step(self, settled: SettledDeliveries, **how: Any) -> DeliveryStep | None:
+        if settled.pending and not _StuckQueue.is_stuck:
+            _StuckQueue.is_stuck = True
+            await asyncio.Event().wait()
+        return await super().step(settled, **how)
+
+
+def test_stop_during_a_step_that_is_not_sent_loses_nothing(
+    project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifier_module, "LeasedQueue", _StuckQueue)
+    monkeypatch.setattr(notifier_module, "_KEPT_SECONDS", 0.1)
+    with servers.redis_server() as server:
+        asyncio.run(_stop_while_stuck(server.uri, project))
+
+
+async def _stop_while_stuck(uri: str, project: str) -> None:
+    came = _Bodies()
+    async with endpoint(came.receive) as found:
+        async with local_notifier(uri, settings=SETTINGS, grace=0.2) as (driver, _):
+            await driver.queues.create(project, "q", {})
+            await subscribe(driver, project, found.uri("/hangs"), timeout=60)
+            paused = await subscribe(driver, project, found.uri("/quick"))
+            assert driver.subscriptions
+            assert await driver.subscriptions.update(project, "q", paused, paused=True)
+            await post(driver, project, b"1")
+            await wait_for(lambda: _StuckQueue.is_stuck and len(came.hangs) == 1)
+        async with local_notifier(uri, settings=SETTINGS) as (driver, _):
+            assert driver.subscriptions
+            assert await driver.subscriptions.update(project, "q", paused, paused=False)
+            await wait_for(lambda: len(came.quick) == 1)
+            came.released.set()
 
 
 def test_hangup_stops_a_notifier_as_sigterm_does() -> None:

@@ -362,6 +362,9 @@ class Source:
                 )
             except errors.MoveLocked:
                 raise
+            except asyncio.CancelledError:
+                self._settlement.put_back(settled)  # it may not have been sent
+                raise
             except errors.Unavailable:
                 self._settlement.put_back(settled)
                 self._note_store_away()
