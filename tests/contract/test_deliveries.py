@@ -433,6 +433,9 @@ def test_state_shows_since_when_every_attempt_has_failed(
     store.clock.tick(9)
     taker.step(fails)
     assert state(store, subscription).failing_since == since
+    taker.step(SettledDeliveries(counts=[(subscription, DeliveryCount())]))  # of a notice
+    assert state(store, subscription).failing_since == 0
+    taker.step(fails)
     taker.step(SettledDeliveries(counts=[(subscription, DeliveryCount(delivered=1))]))
     assert state(store, subscription).failing_since == 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import signal
 from typing import Any
@@ -61,7 +62,7 @@ async def _stop_one_of_two(uri: str, project: str, *, ordered: bool) -> None:
         )
         await driver.queues.create(project, "q", {})
         hangs = found.uri("/hangs")
-        slow = await subscribe(driver, project, hangs, timeout=110, ordered=ordered)
+        slow = await subscribe(driver, project, hangs, timeout=60, ordered=ordered)
         await subscribe(driver, project, found.uri("/quick"))
         await post(driver, project, b"1")
         await wait_for(lambda: len(came.hangs) == len(came.quick) == 1)
@@ -80,6 +81,51 @@ async def _stop_one_of_two(uri: str, project: str, *, ordered: bool) -> None:
                     break
                 await asyncio.sleep(0.01)
     assert (len(came.hangs), len(came.quick)) == (2, 2)
+
+
+def test_batch_that_is_refused_during_a_stop_is_delivered_by_the_next_notifier(
+    project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "_HELD_SECONDS", 0.05)
+    with servers.redis_server() as server:
+        asyncio.run(_refuse_a_batch_during_a_stop(server.uri, project))
+
+
+async def _refuse_a_batch_during_a_stop(uri: str, project: str) -> None:
+    refused, released, bodies = asyncio.Event(), asyncio.Event(), set[str]()
+
+    async def receive(request: ReceivedRequest, writer: Writer) -> None:
+        if len(found.received) == 1:
+            await refused.wait()
+            await answer(400)(request, writer)
+        elif released.is_set():
+            document = json.loads(request.body)
+            bodies.update(each["body"] for each in document.get("messages", [document]))
+            await answer(204)(request, writer)
+        else:
+            await released.wait()
+
+    async with endpoint(receive) as found, contextlib.AsyncExitStack() as stack:
+        leaver = contextlib.AsyncExitStack()
+        driver, leaving = await leaver.enter_async_context(
+            local_notifier(uri, settings=SETTINGS, grace=0.5)
+        )
+        await driver.queues.create(project, "q", {})
+        how = {"timeout": 60, "batch": 10, "concurrency": 1}
+        id = await subscribe(driver, project, found.uri(), **how)
+        await post(driver, project, *[b'"%d"' % n for n in range(10)])
+        assert driver.subscription_deliveries
+        states = driver.subscription_deliveries.states
+        async with asyncio.timeout(60):
+            while (await states(project, "q", [id]))[0].pending < 10:  # noqa: ASYNC110  # of Redis
+                await asyncio.sleep(0.01)
+        left = asyncio.create_task(leaver.aclose())
+        await wait_for(lambda: leaving._is_stopping)
+        refused.set()
+        await left
+        released.set()
+        await stack.enter_async_context(local_notifier(uri, settings=SETTINGS))
+        await wait_for(lambda: len(bodies) == 10)
 
 
 class _StuckQueue(LeasedQueue):

@@ -280,9 +280,14 @@ class Lane:
         """Stores what is under way, too: another notifier makes it at that time of the store,
         unless it is settled as made before."""
         self._is_handed_over = True
+        self._attempts.stop()
         self._store_under_way(self._under_way, None if self._in_order else until)
-        if self._under_way and self._in_order and not self.subscription.paused:
+        if self.subscription.paused:
+            return
+        if self._in_order and self._under_way:
             self._hold(until)
+        elif self._items or (self._is_due and self.state is not LaneState.HELD):
+            self._hold(self._owner.now())
 
     def _store_under_way(self, items: Iterable[Item], due: int | None) -> None:
         for item in items:
@@ -303,7 +308,7 @@ class Lane:
     def next_chunk(self) -> Sequence[Item]:
         """Removes what goes into one attempt; nothing: nothing waits for its turn."""
         chunk: Sequence[Item] = ()
-        while self._items and not chunk:
+        while self._items and not chunk and not self._is_handed_over:
             chunk, expired = self._items.next_chunk(self._batch, self._owner.now())
             for item in expired:
                 self._give_up(item, Result(Outcome.REFUSED, "it expired before it was delivered"))
@@ -334,6 +339,8 @@ class Lane:
                     given_up,
                     extra=self._about("deliveries_resumed"),
                 )
+            if self._is_handed_over:
+                self._owner.note_made_late(chunk)
             self._end_items(chunk)
             self._owner.count(self.subscription.id, DeliveryCount(delivered=_messages(chunk)))
             metrics.NOTIFIED.add(self._scheme, by=len(chunk))

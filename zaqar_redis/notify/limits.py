@@ -52,8 +52,13 @@ class _Share:
     def serve(self) -> None:
         """Pumps a lane of each project that may begin an attempt."""
         for project in [*self.waiting]:
-            if self.has_room(project):
-                lanes = self.waiting.pop(project)
+            running = self._running[project]
+            # One that has nothing to do any more, or whose store is away, leaves its turn.
+            while (
+                self.has_room(project)
+                and self._running[project] <= running
+                and (lanes := self.waiting.pop(project, None))
+            ):
                 lane = lanes.popleft()
                 if lanes:
                     self.waiting[project] = lanes  # behind the others

@@ -144,8 +144,9 @@ class Notifier:
         is_done = False
         while not is_done and (left := until - loop.time()) > 0:
             is_done = await self.slots.wait(min(left, _LATE_SECONDS))
-            for source, _ in running:
-                await source.settle_late()
+            settling = [source.settle_late() for source, _ in running]
+            with contextlib.suppress(TimeoutError):  # what is not settled is made once more
+                await asyncio.wait_for(asyncio.gather(*settling, return_exceptions=True), left)
         await self.slots.close()
 
     async def _look(self) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from zaqar_redis.notify.failures import FailureRuns
@@ -36,6 +36,9 @@ class LaneOwner(Protocol):
 
     def end_item(self, item: Item) -> None:
         """Notes that a delivery was made, was stored as pending, or needs not be made."""
+
+    def note_made_late(self, items: Sequence[Item]) -> None:
+        """Notes deliveries that were made after the queue was handed over."""
 
     def store(self, pending: PendingDelivery, *, failed: bool) -> None:
         """Stores a pending delivery with the next step."""

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol
 
 from zaqar_redis import errors, rules
@@ -122,6 +122,8 @@ class Source:
         self._is_store_away = False
         self._is_stopping = False
         self._is_handed_over = False
+        #: ids of pending deliveries that were made since then
+        self._made_late: list[str] = []
         #: the store's time when attempts have ended that are under way at a stop, ms
         self._attempts_end = 0
         #: what attempts that outlast it have done is nobody's
@@ -186,6 +188,9 @@ class Source:
         if entry is not None:
             self._take_memory(item.size)
             self._end_part(entry)
+
+    def note_made_late(self, items: Sequence[Item]) -> None:
+        self._made_late += [item.pending.id for item in items if item.pending is not None]
 
     def hold(self, subscription: str, until: int | None) -> None:
         self._settlement.holds[subscription] = until
@@ -306,13 +311,11 @@ class Source:
         self._is_handed_over = True
 
     async def settle_late(self) -> None:
-        """Settles what was delivered since the queue was handed over."""
-        if not self._is_handed_over:
-            return
-        made, self._settlement.made = self._settlement.made, []
-        with contextlib.suppress(errors.Problem):
-            for first in range(0, len(made), _LATE_MAX):
-                await self._leased.made(made[first : first + _LATE_MAX])
+        """Settles what was made since the queue was handed over.  Raises Problem."""
+        while self._is_handed_over and self._made_late:
+            page = self._made_late[:_LATE_MAX]
+            await self._leased.made(page)
+            del self._made_late[: len(page)]
 
     async def _serve(self) -> bool:
         """Returns whether it still has the lease, and nothing is under way."""
@@ -322,7 +325,8 @@ class Source:
             step = await self._step()
             if step is None:
                 return False
-            await self._take_in(step)
+            with self._watching_store():
+                await self._take_in(step)
             if self._outstanding or self._unread or step.entries or step.due or step.holds:
                 idle_since = self._loop.time()
             elif self._is_stopping or self._loop.time() - idle_since >= _LINGER_SECONDS:
@@ -353,13 +357,13 @@ class Source:
         while True:
             settled = self._settlement.take()
             self.was_hinted = False
-            late = self._loop.call_later(_AWAY_SECONDS, self._note_store_away)
             try:
                 room = self._room()
                 limit = 0 if self._unread else room
-                step = await self._leased.step(
-                    settled, after=self._after, limit=limit, due_limit=_DUE if room else 0
-                )
+                with self._watching_store():
+                    step = await self._leased.step(
+                        settled, after=self._after, limit=limit, due_limit=_DUE if room else 0
+                    )
             except errors.MoveLocked:
                 raise
             except asyncio.CancelledError:
@@ -370,8 +374,6 @@ class Source:
                 self._note_store_away()
                 await asyncio.sleep(_OUTAGE_PAUSE_SECONDS)
                 continue
-            finally:
-                late.cancel()
             if step is None:
                 self.was_hinted = True  # after a purge nobody has it
                 return None
@@ -384,7 +386,17 @@ class Source:
             if not self._settlement.is_large:
                 return step
             # More was done than one step settles: what this one has read comes first.
-            await self._take_in(step)
+            with self._watching_store():
+                await self._take_in(step)
+
+    @contextlib.contextmanager
+    def _watching_store(self) -> Iterator[None]:
+        """Begins no attempt while the store lets it wait, until a step succeeds."""
+        late = self._loop.call_later(_AWAY_SECONDS, self._note_store_away)
+        try:
+            yield
+        finally:
+            late.cancel()
 
     def _note_store_away(self) -> None:
         self._is_store_away = True
@@ -418,6 +430,8 @@ class Source:
             return  # what it has read is not settled, and due again
         if step.version != self._version or (step.version and not self._lanes):
             await self._load(step.version)
+            if self._is_stopping:
+                return
         self._unread.extend(step.entries)
         self._dispatch_unread()
         for id in filter(self._settlement.begin_due, step.holds):
@@ -545,6 +559,8 @@ class Source:
             self._reading[lane] = None  # the last one the next time
             backlog = lane.backlog
             page = await self._leased.backlog(lane.subscription.id, backlog.position, lane.page)
+            if self._is_stopping:
+                return
             if not page:
                 lane.end_backlog()
                 self._wake.set()

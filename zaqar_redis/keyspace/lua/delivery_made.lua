@@ -20,9 +20,9 @@ for place = rest, #ARGV do
             redis.call('HINCRBY', delivery_states, id .. ' delivered', 1)
             note_not_failing(id)
         end
-        -- What comes behind it in order has waited for it.
-        is_due = redis.call('ZADD', pending_due, 'XX', 'CH', now, id) == 1 or is_due
     end
+    -- What comes behind it in order has waited for it.
+    is_due = redis.call('ZADD', pending_due, 'XX', 'CH', now, id) == 1 or is_due
 end
 if is_due then
     wake_notifier(now)
