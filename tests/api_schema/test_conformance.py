@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every response to random requests is one that the description names, and none is a 5xx."""
+"""Every response to random requests is one that the description names, and none is a 5xx.
+
+More of them: set FUZZ_EXAMPLES, as tools/test --all does.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis import checks
@@ -24,29 +27,16 @@ CHECKS = [
 ]
 
 
-def _examples(count: int) -> settings:
-    return settings(
-        max_examples=count,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-
-
 @SCHEMA.parametrize()
-@_examples(8)
+@settings(
+    max_examples=40 if "FUZZ_EXAMPLES" in os.environ else 8,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
 def test_every_operation_conforms_to_the_description(
-    case: schemathesis.Case[Any], described: servers.RunningService
-) -> None:
-    case.call_and_validate(base_url=described.url, checks=CHECKS)
-
-
-@SCHEMA.parametrize()
-@_examples(40)
-@pytest.mark.nightly
-def test_every_operation_conforms_to_the_description_for_long(
     case: schemathesis.Case[Any], described: servers.RunningService
 ) -> None:
     case.call_and_validate(base_url=described.url, checks=CHECKS)

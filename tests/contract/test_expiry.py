@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.contract.test_figures import figures
 from tests.support.stores import ContractStore, findings, names
-from zaqar_redis.figures import QueueFigures
 
 _DAY = 24 * 3600
 
@@ -24,12 +24,6 @@ def expiring(store: ContractStore) -> ContractStore:
     }
     store.create(_on_expiry="dead_letter", **metadata)
     return store
-
-
-def _figures(store: ContractStore) -> QueueFigures:
-    assert store.driver.figures
-    [figures] = store.run(store.driver.figures.queues(store.project, ["q"]))
-    return figures
 
 
 def _sweep(store: ContractStore, seconds: float = 61) -> None:
@@ -92,7 +86,7 @@ def test_expired_message_is_hidden_until_it_is_moved(expiring: ContractStore) ->
     stats = expiring.stats()
     assert (stats.total, stats.claimed, stats.oldest, stats.newest) == (0, 0, None, None)
     assert (stats.counters.dead_lettered, stats.counters.deleted) == (1, 0)
-    assert _figures(expiring).counters == stats.counters
+    assert figures(expiring).counters == stats.counters
     assert findings(expiring) == []
     expiring.clock.tick(600)
     assert expiring.claim().messages == ()
@@ -109,10 +103,10 @@ def test_counters_of_a_queue_that_nobody_uses_have_dead_letters_before_it_is_swe
 ) -> None:
     expiring.post("a", ttl=60)
     expiring.clock.tick(61)
-    counters = _figures(expiring).counters
+    counters = figures(expiring).counters
     assert (counters.dead_lettered, counters.expired, counters.deleted) == (1, 0, 0)
     _sweep(expiring)
-    assert _figures(expiring).counters == counters
+    assert figures(expiring).counters == counters
 
 
 @pytest.mark.parametrize("attribute", ["_on_expiry", "_dead_letter_queue"])

@@ -114,6 +114,7 @@ def test_killed_and_stopped_processes_and_failing_endpoints_lose_nothing(
     assert letter.attributes["delivery-status"] == 400
 
 
+@pytest.mark.nightly
 def test_queue_that_moves_between_pools_delivers_all(
     server: servers.RedisServer, project: str, endpoint: FaultEndpoint
 ) -> None:
@@ -209,6 +210,7 @@ def test_kill_repeats_to_quick_subscribers_nothing_that_a_slow_one_has_had_for_l
     assert sorted(endpoint.taken["/steady"], key=int) == numbers(posted)
 
 
+@pytest.mark.nightly
 def test_greylisted_mails_survive_a_killed_notifier(
     server: servers.RedisServer, store: ContractStore
 ) -> None:

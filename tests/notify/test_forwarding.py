@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from tests.contract.test_deliveries import state, subscribe
 from tests.support import servers
 from tests.support.notifiers import notifier
@@ -14,6 +16,7 @@ from tests.support.stores import ContractStore
 OPTIONS = {"notification": {"lease": 1}}
 
 
+@pytest.mark.nightly
 def test_killed_notifiers_forward_each_message_once_and_in_order(
     server: servers.RedisServer, store: ContractStore
 ) -> None:

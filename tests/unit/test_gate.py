@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import gate
+from tests.support.tiers import in_gate
 
 _ROOT = Path(__file__).parents[2]
 #: No plugins but that of parallel runs: to load them takes seconds.
@@ -45,6 +46,8 @@ def test_unsteady(case):
     Path("was_here").touch()
     assert not first, "a stall"
 """
+#: how a run may be: in one process, in several
+_WAYS = [(), ("--numprocesses", "2")]
 #: two tests with one id
 _TWINS = """
 import pytest
@@ -99,7 +102,7 @@ def suite(tmp_path: Path) -> _Suite:
     return _Suite(tmp_path)
 
 
-@pytest.mark.parametrize("parallel", [(), ("--numprocesses", "2")])
+@pytest.mark.parametrize("parallel", in_gate(_WAYS, _WAYS[1]))
 def test_test_that_fails_in_the_first_run_only_is_reported_and_the_run_passes(
     suite: _Suite, parallel: Sequence[str]
 ) -> None:
@@ -123,6 +126,7 @@ def test_test_that_fails_alone_fails_the_run_beside_one_that_is_unsteady(suite: 
     assert "test_broken" not in suite.report
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("later", ["os._exit(0)", "pytest.skip('not today')"])
 def test_test_that_does_not_end_when_it_runs_alone_fails_the_run(suite: _Suite, later: str) -> None:
     suite.write(_UNSTEADY.replace('assert not first, "a stall"', f"assert not first\n    {later}"))
@@ -131,6 +135,7 @@ def test_test_that_does_not_end_when_it_runs_alone_fails_the_run(suite: _Suite, 
     assert suite.report is None
 
 
+@pytest.mark.nightly
 def test_run_with_more_failures_than_are_run_again_fails(suite: _Suite) -> None:
     many = gate.MOST_FAILURES + 1
     suite.write(f"""
@@ -162,6 +167,7 @@ def test_run_that_cannot_read_a_file_of_tests_fails_beside_an_unsteady_test(
     assert "once more" not in output
 
 
+@pytest.mark.nightly
 def test_run_that_ends_at_its_first_failure_misses_no_test(suite: _Suite) -> None:
     suite.write("def test_broken():\n    assert not 'always'\n\ndef test_next():\n    pass\n")
     status, output = suite.run("-x", module="pytest")
@@ -169,7 +175,8 @@ def test_run_that_ends_at_its_first_failure_misses_no_test(suite: _Suite) -> Non
     assert "test_next" not in output
 
 
-@pytest.mark.parametrize("parallel", [(), ("--numprocesses", "2")])
+@pytest.mark.nightly
+@pytest.mark.parametrize("parallel", _WAYS)
 @pytest.mark.parametrize("module", ["pytest", "tests.support.gate"])
 def test_two_tests_with_one_id_are_refused(
     suite: _Suite, parallel: Sequence[str], module: str
@@ -180,7 +187,7 @@ def test_two_tests_with_one_id_are_refused(
     assert "several tests have the same id:\n  test_it.py::test_twin" in output
 
 
-@pytest.mark.parametrize("parallel", [(), ("--numprocesses", "2")])
+@pytest.mark.parametrize("parallel", in_gate(_WAYS, _WAYS[1]))
 def test_test_without_a_result_fails_the_run(suite: _Suite, parallel: Sequence[str]) -> None:
     suite.write("def test_silent():\n    pass\n\ndef test_loud():\n    pass\n", _SILENT)
     status, output = suite.run(*parallel)

@@ -44,10 +44,16 @@ def of_deliveries() -> tuple[bytes, ...]:
 
 @functools.cache
 def _indexes(prefix: bytes) -> tuple[bytes, ...]:
+    return tuple(prefix + b"{%b}" % tag for tag in _tags())
+
+
+@functools.cache  # to compute it takes as long as to import a large module
+def _tags() -> tuple[bytes, ...]:
+    """Returns the tag of each slot."""
     found: dict[int, bytes] = {}
     for number in itertools.count():
         tag = b"%d" % number
-        found.setdefault(slot_of(tag), prefix + b"{%b}" % tag)
+        found.setdefault(slot_of(tag), tag)
         if len(found) == _SLOTS:
             return tuple(found[slot] for slot in range(_SLOTS))
     raise AssertionError("numbers do not end")

@@ -17,7 +17,6 @@ from tests.spark.jobs import commands
 from tests.spark.jobs.archives import PipelineProcess, archive, archived, duplicates, files, ranks
 from tests.support import servers
 from tests.support.spark_reads import SparkTestStore
-from tests.support.tiers import in_gate
 from zaqar_redis.spark.jobs import archive as job
 from zaqar_redis.spark.jobs import running
 from zaqar_redis.spark.jobs.archiving import compaction, reading, tables, transaction_log
@@ -80,7 +79,8 @@ def _cut_off(record: Path) -> None:
     (record.parent / f".{record.name}.crc").unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("format", in_gate(tables.FORMATS))
+@pytest.mark.nightly
+@pytest.mark.parametrize("format", tables.FORMATS)
 @pytest.mark.timeout(240)
 def test_run_killed_before_any_step_is_completed_by_the_next(
     spark: SparkSession,

@@ -146,7 +146,7 @@ def test_file_with_fewer_messages_is_refused(lake: Lake) -> None:
     assert lake.written() == []
 
 
-@pytest.mark.parametrize("preserve", [False, True])
+@pytest.mark.parametrize("preserve", in_gate([False, True]))
 def test_flipped_bit_is_detected(
     lake: Lake, capsys: pytest.CaptureFixture[str], preserve: bool
 ) -> None:
