@@ -16,6 +16,7 @@ import pytest
 from tests.api.client import ZaqarTestClient, refused
 from tests.api.round_trips import CountedStore
 from tests.support.backends import Backend
+from tests.support.stores import OWN_KEYS
 from zaqar_redis.keyspace import control_keys, keys
 
 
@@ -139,8 +140,8 @@ def test_sweeping_removes_what_has_expired(store: CountedStore, redis_server: Ba
         store.clock.tick(3600)
         while store.run(store.driver.queues.sweep(store.project, "q")):
             pass
-        assert client.exists(*(getattr(of_queue, slot) for slot in keys.QueueKeys.__slots__)) == 1
-        assert client.exists(of_queue.queue) == 1
+        left = [slot for slot in OWN_KEYS if client.exists(getattr(of_queue, slot))]
+    assert left == ["queue"]
 
 
 def test_creating_a_queue_again_changes_nothing(api: ZaqarTestClient) -> None:

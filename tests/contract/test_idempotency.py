@@ -9,7 +9,14 @@ import pytest
 
 from tests.contract.conftest import BACKENDS
 from tests.support.blocking import BlockingStore
-from tests.support.stores import ContractStore, PooledContractStore, checked, findings, opened
+from tests.support.stores import (
+    OWN_KEYS,
+    ContractStore,
+    PooledContractStore,
+    checked,
+    findings,
+    opened,
+)
 from zaqar_redis.keyspace import keys
 from zaqar_redis.records import IdempotencyKey, NewMessage
 from zaqar_redis.storage.control import DEFAULT_POOL
@@ -226,9 +233,7 @@ def test_expired_records_leave_no_memory(blocking: BlockingStore) -> None:
 
 
 def _existing_keys(store: BlockingStore) -> set[str]:
-    """Returns the existing keys of the queue, without the sweep index, which is shared."""
-    slots = set(keys.QueueKeys.__slots__) - {"sweep_index"}
-    return {slot for slot in slots if store.command("EXISTS", store.key(slot))}
+    return {slot for slot in OWN_KEYS if store.command("EXISTS", store.key(slot))}
 
 
 def test_dead_letter_is_deduplicated_for_a_day_whatever_the_queue_window(

@@ -17,6 +17,7 @@ from tests.contract.test_live import LiveRecorder, history_page
 from tests.support import servers
 from tests.support.stores import (
     CLIENT,
+    OWN_KEYS,
     POOLED,
     TTL,
     ContractStore,
@@ -165,10 +166,10 @@ def left_over(store: PooledContractStore, queue: str = "q") -> list[str]:
     """Returns, for each store, the kinds of keys that exist for the queue."""
     of_queue = keys.of_queue(store.project, queue)
     found: dict[str, tuple[Any, ...]] = {
-        slot: ("EXISTS", getattr(of_queue, slot)) for slot in keys.QueueKeys.__slots__
+        slot: ("EXISTS", getattr(of_queue, slot)) for slot in OWN_KEYS
     }
-    # Queues of other tests may be in it, too.
-    found["sweep_index"] = ("ZSCORE", of_queue.sweep_index, of_queue.queue[4:-1])
+    for slot in ("sweep_index", "delivery_index"):
+        found[slot] = ("ZSCORE", getattr(of_queue, slot), of_queue.queue[4:-1])
     return [slot for slot, words in found.items() for answer in store.command(*words) if answer]
 
 

@@ -19,6 +19,7 @@ from tests.support.clock import ManualClock
 from zaqar_redis import errors
 from zaqar_redis.check_records import CheckResult, Finding
 from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Call, RedisCommand
 from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.pool_records import Pool
@@ -47,6 +48,9 @@ CLIENT = "8f4c1f2e-3c56-4b5e-9e0a-6f5a5d0c7b11"
 OTHER_CLIENT = "b7a1d9b0-0d0f-4f52-8c8c-2f8d8f3f1a22"
 #: Default TTL of posted messages, in seconds.
 TTL = 3600
+
+#: Kinds of keys of a queue, but for the indexes, which all queues of a slot share.
+OWN_KEYS = sorted(set(keys.QueueKeys.__slots__) - {"sweep_index", "delivery_index"})
 
 #: Ids that no queue ever issued, some of them malformed.
 STRANGE_IDS = [

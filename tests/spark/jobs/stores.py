@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from tests.support import servers
+from tests.support.stores import OWN_KEYS
 from zaqar_redis import clock
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.blocking import BlockingClient
@@ -114,10 +115,10 @@ class PooledProject:
 
 
 def content(client: BlockingClient, project: str, queue: str) -> dict[str, Any]:
-    """Returns the queue's content by kind of key, without the sweep times of its store."""
+    """Returns the queue's content by kind of key."""
     found: dict[str, Any] = {}
     known = keys.of_queue(project, queue)
-    for slot in set(keys.QueueKeys.__slots__) - {"sweep_index"}:
+    for slot in OWN_KEYS:
         key = getattr(known, slot)
         kind = client.command("TYPE", key)
         if kind in (b"zset", "zset"):
