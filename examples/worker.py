@@ -7,7 +7,8 @@
     python worker.py http://127.0.0.1:8888 demo jobs
 
 Who dies loses nothing: the claim ends, and another worker gets the job.  A job that fails is tried
-again after 1, 2, 4, 8 minutes.  SIGTERM and Ctrl-C end the worker when it has done its job.
+again after 1, 2, 4, 8 minutes, and set aside after the fifth attempt.  SIGTERM and Ctrl-C end the
+worker when it has done its job.
 """
 
 import random
@@ -20,12 +21,14 @@ from typing import Any
 
 import httpx
 
-TTL, LONGEST_PAUSE = 60, 900  # seconds
+TTL = 60  # seconds
+ATTEMPTS = 5  # the queue's _max_claim_count
 stopping = Event()
 
 
 def work(body: Any) -> None:
-    """Your work.  It may be done twice when a worker dies: make that harmless."""
+    """Your work, here with {"job": …}.  It may be done twice when a worker dies: make that
+    harmless."""
     print("done:", body["job"], flush=True)
 
 
@@ -42,12 +45,20 @@ def handle(http: httpx.Client, claim: str, message: dict[str, Any]) -> None:
         work(message["body"])
     except Exception as error:
         has_ended.set()
-        pause = min(TTL * 2 ** (message["claim_count"] - 1), LONGEST_PAUSE)
+        if message["claim_count"] == ATTEMPTS:
+            print(f"failed for the last time: {error!r}", flush=True)
+            http.delete(claim)  # the next claim sets it aside
+            return
+        pause = TTL * 2 ** min(message["claim_count"] - 1, 3)
         print(f"failed, again in {pause} s: {error!r}", flush=True)
         http.patch(claim, json={"ttl": pause, "grace": TTL})  # until then nobody gets it
     else:
         has_ended.set()
-        http.delete(message["href"]).raise_for_status()
+        deleted = http.delete(message["href"])
+        if deleted.is_client_error:
+            print("the claim had ended: another worker may do the job again", flush=True)
+        else:
+            deleted.raise_for_status()
 
 
 def main(url: str, project: str, queue: str) -> None:
@@ -58,7 +69,10 @@ def main(url: str, project: str, queue: str) -> None:
     with httpx.Client(base_url=url, headers=headers, timeout=30) as http:
         while not stopping.is_set():
             try:
-                claim = http.post(claims, json={"ttl": TTL, "grace": TTL}).raise_for_status()
+                claim = http.post(claims, json={"ttl": TTL, "grace": TTL})
+                if claim.is_client_error and claim.status_code != 429:
+                    sys.exit(f"the service refuses to serve {queue}: {claim.text}")
+                claim.raise_for_status()
                 for message in claim.json()["messages"] if claim.content else ():
                     handle(http, claim.headers["Location"], message)
                 pause = 1.0
@@ -69,4 +83,6 @@ def main(url: str, project: str, queue: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

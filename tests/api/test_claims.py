@@ -47,6 +47,21 @@ def test_number_of_claims_is_shown_on_request(api: ZaqarTestClient) -> None:
         assert found == shown[0]
 
 
+def test_number_of_claims_is_shown_of_messages_that_are_free_again(api: ZaqarTestClient) -> None:
+    ids = api.send("q", 1, 2, 3)
+    for limit in (1, 2):
+        claim, _ = api.hold("q", limit)
+        api.release("q", claim)
+    for found in (
+        api.list("q", detailed=True).json()["messages"],
+        api.list("q", include_claimed=True, detailed=True).json()["messages"],
+        api.list("q", ids=",".join(ids), detailed=True).json()["messages"],
+        [api.get(f"/queues/q/messages/{id}", detailed=True).json() for id in ids],
+    ):
+        assert [message["claim_count"] for message in found] == [2, 1, 0]
+        assert not any("claim_id" in message["href"] for message in found)
+
+
 @pytest.mark.parametrize("content", [None, b"", b"{}", b'{"ttl": null, "grace": null}'])
 def test_claim_without_lease_gets_the_defaults(api: ZaqarTestClient, content: bytes | None) -> None:
     api.send("q", *range(11))

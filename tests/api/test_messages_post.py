@@ -93,6 +93,15 @@ def test_ttl_out_of_its_range(api: ZaqarTestClient, ttl: int) -> None:
     assert api.bodies("q") == []
 
 
+@pytest.mark.parametrize("wrong", [{"ttl": 1}, {"delay": 901}, {"attributes": {"": 1}}])
+def test_refused_message_of_several_is_named(
+    api: ZaqarTestClient, wrong: dict[str, object]
+) -> None:
+    answer = api.post("q", {"body": 1}, {"body": 2} | wrong, {"body": 3})
+    refused(answer, 400, *wrong, "at `$.messages[1]`")
+    assert api.list("q").json()["messages"] == []
+
+
 @pytest.mark.parametrize("delay", [0, 1, 899, 900])
 def test_delay_within_its_range(api: ZaqarTestClient, delay: int) -> None:
     assert api.post("q", {"body": 1, "delay": delay}).status_code == 201

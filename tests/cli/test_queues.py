@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -43,16 +44,34 @@ def test_messages_are_posted_listed_claimed_and_released(project_shell: CommandL
 def test_metadata_that_have_no_effect_are_named(project_shell: CommandLine) -> None:
     create = ("queue", "create", "orders", "--metadata")
     warned = project_shell.notices(*create, '{"_max_claims": 3, "_default_message_ttl": 60}')
-    assert warned == 'zaqar-redis: the service ignored "_max_claims"\n'
+    assert warned == 'zaqar-redis: this has no effect: "_max_claims"\n'
     warned = project_shell.notices(*create, '{"_default_message_ttl": 600}')
-    assert warned == 'zaqar-redis: the service ignored "_default_message_ttl"\n'
+    assert warned == 'zaqar-redis: this has no effect: "_default_message_ttl"\n'
 
 
-@pytest.mark.parametrize("command", ["stats", "inspect"])
-def test_statistics_of_a_missing_queue_are_refused(
+@pytest.mark.parametrize(
+    "command",
+    [
+        "queue show nothing",
+        "queue stats nothing",
+        "queue inspect nothing",
+        "queue purge nothing --yes",
+        "queue redrive nothing",
+        "message list nothing",
+        "message peek nothing",
+        "message copy nothing other --contains x",
+        "claim list nothing",
+        "subscription list --queue nothing",
+        "subscription list --topic nothing",
+        "topic history nothing",
+    ],
+)
+def test_command_for_what_does_not_exist_is_refused_with_the_project(
     project_shell: CommandLine, command: str
 ) -> None:
-    assert "nothing does not exist" in project_shell.refused("queue", command, "nothing")
+    refused = project_shell.refused(*command.split())
+    assert "nothing does not exist" in refused
+    assert re.search("This is the project [0-9a-f]{32};", refused)
 
 
 def test_attributes_of_messages_are_posted_and_shown(project_shell: CommandLine) -> None:

@@ -72,6 +72,20 @@ def test_message_whose_claim_lapsed_expires_later(
     assert (names([dead]), dead.ttl) == (["a"], 120)
 
 
+def test_message_that_was_claimed_too_often_is_a_dead_letter_when_it_expires(
+    store: ContractStore,
+) -> None:
+    store.reset()
+    store.create(_max_claim_count=2, _dead_letter_queue="dead")
+    store.post("often", "once", "never", ttl=100)
+    for limit in (1, 2):
+        store.release(store.claim(ttl=60, limit=limit).claim_id or "")
+    _sweep(store, 121)
+    assert names(store.page(queue="dead").items) == ["often"]
+    assert (store.stats().counters.dead_lettered, store.stats().counters.expired) == (1, 2)
+    assert findings(store) == []
+
+
 def test_expired_message_is_hidden_until_it_is_moved(expiring: ContractStore) -> None:
     [id] = expiring.post("a", ttl=60).ids
     expiring.clock.tick(60)

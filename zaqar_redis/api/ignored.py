@@ -96,7 +96,10 @@ def check(names: Collection[str], *, is_strict: bool) -> None:
     """Raises BadRequest if a service that is strict would ignore some."""
     if names and is_strict:
         found = ", ".join(f'"{name}"' for name in shown(names))
-        raise errors.BadRequest(why=f"This has no effect: {found}. Correct it, or leave it out.")
+        raise errors.BadRequest(
+            why=f"This has no effect: {found}. Correct it, or leave it out; to change what exists "
+            "already, use PATCH."
+        )
 
 
 def _item_of_header(name: str) -> str:

@@ -35,6 +35,8 @@ _REQUEST_TIMEOUT_SECONDS = 60.0
 #: Of commands that name none: of the service's default for channels, too.
 _DEFAULT_PROJECT = "default"
 _JSON_PATCH = "application/openstack-messaging-v2.0-json-patch"
+#: Beginnings of the paths of what messages are in.
+_SOURCES = ("/queues/", "/topics/")
 #: Items in a page when a command reads all pages.
 PAGE_SIZE = 20
 #: Delay before a retry when the service names none.
@@ -196,7 +198,7 @@ class ApiClient:
             kind = Missing if answer.status_code == 404 else CommandFailed
             raise kind(_error_text(answer))
         if "Ignored" in answer.headers:
-            print_warning(f"the service ignored {answer.headers['Ignored']}")
+            print_warning(f"this has no effect: {answer.headers['Ignored']}")
         return answer.json() if answer.content else None
 
     def list_items(self, path: str, items: str, **query: object) -> Iterator[dict[str, Any]]:
@@ -208,6 +210,8 @@ class ApiClient:
         marker: str | None = None
         while True:
             page = self.request("GET", path, marker=marker, limit=PAGE_SIZE, **query)
+            if marker is None and not page[items]:
+                self._check_source(path)
             yield page
             if len(page[items]) < PAGE_SIZE:
                 return
@@ -241,8 +245,20 @@ class ApiClient:
             on_page()
             yield from page[items]
             if not page["links"]:
-                return
+                break
             marker = parse_qs(urlsplit(page["links"][0]["href"]).query)["marker"][-1]
+        if marker is None and not page[items]:
+            self._check_source(path)
+
+    def require(self, source: str) -> None:
+        """Raises Missing if a queue or topic, a path below ``/v2``, does not exist."""
+        self.request("GET", f"{source}/stats", detailed=True)
+
+    def _check_source(self, path: str) -> None:
+        """Raises Missing if nothing is listed of a queue or topic that does not exist."""
+        source = "/".join(path.split("/")[:3])
+        if source != path and source.startswith(_SOURCES):
+            self.require(source)
 
 
 def _error_text(answer: httpx.Response) -> str:
@@ -264,7 +280,13 @@ def _error_text(answer: httpx.Response) -> str:
         title, text = "", f"the service answered with status {answer.status_code}"
     if title in _UNROUTED and of_channels:
         return "the service has no channels"
-    return f"{text} Or name its store, with --storage." if title in _UNROUTED else text
+    if title in _UNROUTED:
+        return f"{text} Or name its store, with --storage."
+    project = answer.request.headers.get("X-Project-ID")
+    is_missing = answer.status_code == 404 and project
+    if is_missing and answer.request.url.path.removeprefix("/v2").startswith(_SOURCES):
+        return f"{text} This is the project {project}; --project names another."
+    return text
 
 
 def _retry_after(answer: httpx.Response) -> float:

@@ -232,6 +232,11 @@ class ShowQueue(QueueCommand, ShowResource):
     Example: zaqar-redis queue show orders
     """
 
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        with self.open_api(parsed_args) as api:
+            api.require(self.path(parsed_args))
+            return self.shown(api, parsed_args)
+
 
 class ShowQueueStats(QueueCommand, ShowOne):
     """Show how many messages a queue has, their ages, and what has happened to them.
@@ -274,6 +279,7 @@ class PurgeQueue(QueueCommand, DestructiveCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.confirm(parsed_args, f"Remove all messages of {parsed_args.name}")
         with self.open_api(parsed_args) as api:
+            api.require(self.path(parsed_args))
             api.request("POST", f"{self.path(parsed_args)}/purge")
 
 

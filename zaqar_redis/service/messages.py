@@ -59,11 +59,17 @@ class MessageService(ComposedVerbs):
         """
         if not drafts:
             raise errors.BadRequest(why="No messages to enqueue.")
-        for message in drafts:
-            rules.message_ttl(message.ttl, self._limits)
-            rules.message_delay(message.delay, self._limits)
-            if message.attributes is not None:
-                rules.message_attributes(message.attributes)
+        for place, message in enumerate(drafts):
+            try:
+                rules.message_ttl(message.ttl, self._limits)
+                rules.message_delay(message.delay, self._limits)
+                if message.attributes is not None:
+                    rules.message_attributes(message.attributes)
+            except errors.BadRequest as refused:
+                if len(drafts) == 1:
+                    raise
+                why = f"{refused.text} - at `$.messages[{place}]`"
+                raise errors.BadRequest(why=why) from refused
         quotas, meter, is_new = self._quotas, None, False
         if quotas is not None and quotas.limits_storage:
             meter = quotas.meters.get(project) or quotas.meter(project)

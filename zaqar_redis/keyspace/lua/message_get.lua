@@ -1,7 +1,7 @@
 -- Read messages by rank, claimed and delayed ones too.
 --
--- Returns {now, epoch or false, then rank, envelope and hold (or false) of each
--- that exists, in the order of the request}.
+-- Returns {now, epoch or false, then rank, envelope and hold of each that exists, in the order of
+-- the request}; of what no claim holds the hold is how often it was claimed, or false.
 --#keys queue bodies claimed holds move_lock
 --#args now:number rest...
 -- rest: epoch and rank of each
@@ -16,7 +16,8 @@ for place = rest, #ARGV, 2 do
         local until_ = tonumber(redis.call('ZSCORE', claimed, rank) or 0)
         page[#page + 1] = rank
         page[#page + 1] = envelope
-        page[#page + 1] = until_ > now and redis.call('HGET', holds, rank)
+        local hold = redis.call('HGET', holds, rank)
+        page[#page + 1] = until_ > now and hold or hold and string.sub(hold, 33)
     end
 end
 return page

@@ -1,8 +1,9 @@
 -- Read a page of messages in rank order, or backwards, without those the caller hides.
 --
 -- Returns {now, epoch, ms until something hidden may become visible or false if unknown, the
--- rank scanned last or false when the end was reached, then rank, envelope and hold
--- (or false) of each}; {now, false} when there is no such queue.
+-- rank scanned last or false when the end was reached, then rank, envelope and hold of each};
+-- of what no claim holds the hold is how often it was claimed, or false; {now, false} when there is
+-- no such queue.
 --#keys queue @message claims leases move_lock
 --#args now:number after limit:number client also_held:flag also_later:flag
 --#args backwards:flag
@@ -23,8 +24,26 @@ end
 if also_later and redis.call('ZCARD', delayed) == 0 then
     also_later = '0'
 end
-local source = (also_held or also_later) and messages or ready
 local page = {now, epoch, false, false}
+local function with_counts()
+    local free = {}
+    for at = 5, #page, 3 do
+        if not page[at + 2] then
+            free[#free + 1] = page[at]
+        end
+    end
+    local counts = #free > 0 and redis.call('HMGET', holds, unpack(free))
+    local next_free = 0
+    for at = 5, #page, 3 do
+        if not page[at + 2] then
+            next_free = next_free + 1
+            page[at + 2] = counts[next_free] and string.sub(counts[next_free], 33)
+        end
+    end
+    return page
+end
+
+local source = (also_held or also_later) and messages or ready
 local found, scanned, step = 0, 0, limit
 local range, far_end = 'ZRANGEBYSCORE', '+inf'
 if backwards then
@@ -35,7 +54,7 @@ while found < limit and scanned < SCAN do
     local ranks = redis.call(range, source, '(' .. after, far_end, 'LIMIT', 0, step)
     if #ranks == 0 then
         page[3] = found == 0 and next_visible_in()
-        return page
+        return with_counts()
     end
     local envelopes = redis.call('HMGET', bodies, unpack(ranks))
     for place, rank in ipairs(ranks) do
@@ -61,4 +80,4 @@ while found < limit and scanned < SCAN do
     step = step * 2
 end
 page[4] = after
-return page
+return with_counts()

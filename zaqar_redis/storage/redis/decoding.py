@@ -55,6 +55,11 @@ def posted(payload: bytes) -> tuple[str, list[tuple[Message, bytes]]]:
 def message(now: int, prefix: str, rank: int, stored: bytes, hold: bytes | None) -> Message:
     created, expires, ttl, delay, flags, client, origin_length = envelope.head(stored)
     origin, checksum, body = envelope.rest(stored, origin_length)
+    claim, count = None, 0
+    if hold:
+        # How often it was claimed, behind the claim that holds it, if one does.
+        claim = hold[:32].decode() if len(hold) > 32 else None
+        count = int(hold[32:] if claim else hold)
     attributes = None
     if flags and envelope.has_attributes(flags):
         attributes, body = envelope.with_attributes(body)
@@ -67,8 +72,8 @@ def message(now: int, prefix: str, rank: int, stored: bytes, hold: bytes | None)
         body,
         created,
         expires,
-        hold[:32].decode() if hold else None,
-        int(hold[32:]) if hold else 0,
+        claim,
+        count,
         delay,
         client,
         checksum,
