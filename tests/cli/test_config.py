@@ -212,6 +212,7 @@ def test_config_check_names_what_is_open(in_process: CommandLine, tmp_path: Path
     file = tmp_path / "zaqar_redis.conf"
     file.write_text(
         "[channels]\ntoken_any_project = yes\napi_insecure = yes\ntoken_hmac_secret_key = short\n"
+        "[notification]\nallowed_networks = 10.0.0.0/8,::/0\nsmtp_insecure = yes\n"
     )
     first, *found = in_process.done("config", "check", "--config-file", str(file)).splitlines()
     assert first == f"{file}: no problems found"
@@ -223,6 +224,8 @@ def test_config_check_names_what_is_open(in_process: CommandLine, tmp_path: Path
             "[channels] token_hmac_secret_key has 5 bytes, and HS256 wants 32 at least",
         ),
         ("warning", "[channels] token_any_project"),
+        ("warning", "[notification] allowed_networks"),
+        ("warning", "[notification] smtp_insecure"),
     ]
 
 

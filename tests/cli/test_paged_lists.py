@@ -112,6 +112,7 @@ def test_long_listing_is_what_one_document_of_all_rows_would_be(long_store: _Lon
     assert shell.done(*words, "-f", "json", "--noindent") == json.dumps(rows) + "\n"
     written = shell.done(*words, "-f", "yaml")
     assert written == yaml.safe_dump(yaml.safe_load(written), default_flow_style=False)
+    shell.done("queue", "create", "nothing")
     for name in ("json", "yaml"):
         assert shell.done("message", "list", "nothing", "-f", name) == "[]\n"
 

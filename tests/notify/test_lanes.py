@@ -370,12 +370,12 @@ async def _give_up_in_a_row(uri: str, project: str, caplog: pytest.LogCaptureFix
         await post(driver, project, *(body for each in bodies for body in each))
         await _wait_for_state(driver, project, id, lambda state: state.delivered == 2)
         await _wait_for_state(driver, project, id, lambda state: state.failed == 21)
-        first, end, single, last = lines()
-        assert (first[0], single[0]) == ("delivery_given_up",) * 2
-        assert [end, last] == [
-            ("deliveries_resumed", f"messages are delivered again; {number} had been given up")
-            for number in (20, 1)
-        ]
+        first, end = lines()  # the next run was too soon for lines of its own
+        assert first[0] == "delivery_given_up"
+        assert end == (
+            "deliveries_resumed",
+            "messages are delivered again; 20 had been given up",
+        )
 
 
 def test_what_is_replayed_as_the_last_delivery_is_settled_stays_due(

@@ -50,7 +50,18 @@ def test_delivered_message_ends_the_run_and_tells_how_many_were_given_up(clock: 
     assert runs.end(_HOOK) == 3
     assert runs.failing() == 0
     assert runs.end(_HOOK) == 0
-    assert runs.note_given_up(_HOOK)
+
+
+def test_subscriber_that_refuses_every_second_message_has_one_line_a_minute(clock: _Clock) -> None:
+    runs = FailureRuns()
+    begun, ended = 0, []
+    for _ in range(4 * 180):
+        begun += runs.note_given_up(_HOOK)
+        ended.append(runs.end(_HOOK))
+        clock.now += 0.25
+    assert begun == 3
+    assert [number for number in ended if number] == [1, 240, 240]
+    assert runs.failing() == 0
 
 
 def test_runs_are_bounded_by_forgetting_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ from zaqar_redis.api.channels.server import ServerApiSettings
 from zaqar_redis.auth.tokens import TokenSettings, short_keys
 from zaqar_redis.conf.groups import AuthSettings, ChannelsSettings, ListenSettings
 from zaqar_redis.figures import Severity
+from zaqar_redis.notify.mail.settings import MailSettings
+from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.realtime.session.context import SessionSettings
 
 
@@ -63,4 +65,18 @@ def insecure_options(conf: cfg.ConfigOpts) -> Iterator[tuple[Severity, str, str]
             "warning",
             "[channels] allowed_origins: * lets every web page connect.",
             "Name your pages' origins.",
+        )
+    allowed = configuration.settings(conf, HttpSettings).allowed_networks
+    if any(network.endswith("/0") for network in allowed):
+        yield (
+            "warning",
+            "[notification] allowed_networks: whoever may subscribe has requests sent to any "
+            "address of your networks, and to this machine.",
+            "Name the networks of your endpoints.",
+        )
+    if configuration.settings(conf, MailSettings).smtp_insecure:
+        yield (
+            "warning",
+            "[notification] smtp_insecure: anybody can pretend to be the mail server.",
+            "Name the authority of its certificate, by smtp_ca_file.",
         )

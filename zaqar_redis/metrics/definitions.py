@@ -179,6 +179,12 @@ NOTIFICATIONS = Counter(
     ("target", "outcome"),
 )
 NOTIFIED = Counter("notified_messages", "Messages delivered to subscribers.", ("target",))
+GIVEN_UP = Counter(
+    "notification_given_up_messages",
+    "Messages that a subscriber does not get any more: it refused them, their attempts are over, "
+    "or they expired while the process had them.",
+    ("target",),
+)
 NOTIFICATION_DURATIONS = DurationHistogram(
     "notification_duration_seconds",
     "Time that an attempt to deliver messages to a subscriber takes.",

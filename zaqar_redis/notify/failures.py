@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from msgspec import Struct
@@ -13,15 +14,23 @@ from zaqar_redis.records import Subscription
 _FAILING_AFTER = 300.0
 #: Seconds after the last failure for which it does: then another process may have the queue.
 _FAILING_SINCE = 600.0
+#: Seconds from the end of a run to the next line of the log: a subscriber that refuses every
+#: second message has a run for each.
+_QUIET = 60.0
 #: Runs that a process remembers: some megabytes.
 _REMEMBERED_MAX = 10_000
 
 
 class _Run(Struct):
-    #: monotonic, when the first and the last attempt failed
+    #: monotonic, when the first and the last attempt failed; inf: the run has ended
     since: float
     last: float
+    #: messages that no line of the log has counted
     given_up: int = 0
+    #: the log says that messages are given up, and not yet that this has ended
+    is_told: bool = False
+    #: monotonic, when the log may say so again
+    quiet_until: float = 0.0
 
 
 class FailureRuns:
@@ -35,17 +44,31 @@ class FailureRuns:
         self._run(subscription)
 
     def note_given_up(self, subscription: Subscription) -> bool:
-        """Notes a message that was given up; returns whether it is the first of the run."""
+        """Notes a message that was given up; returns whether the log is to say so."""
         run = self._run(subscription)
         run.given_up += 1
-        return run.given_up == 1
+        if run.is_told or run.last < run.quiet_until:
+            return False
+        run.is_told = True
+        return True
 
     def end(self, subscription: Subscription) -> int:
-        """Ends the run, if there is one; returns how many messages were given up in it."""
-        if not self._runs:
+        """Ends the run, if there is one.
+
+        Returns how many messages were given up since the log said last that they are delivered
+        again; 0: it has nothing to say.
+        """
+        run = self._runs.get((subscription.id, subscription.subscriber)) if self._runs else None
+        if run is None:
             return 0
-        run = self._runs.pop((subscription.id, subscription.subscriber), None)
-        return 0 if run is None else run.given_up
+        run.since = math.inf
+        if not run.is_told:
+            if not run.given_up:
+                del self._runs[subscription.id, subscription.subscriber]
+            return 0
+        number, run.given_up, run.is_told = run.given_up, 0, False
+        run.quiet_until = time.monotonic() + _QUIET
+        return number
 
     def failing(self) -> int:
         """Returns how many subscriptions have got nothing for five minutes."""
@@ -58,7 +81,7 @@ class FailureRuns:
     def _run(self, subscription: Subscription) -> _Run:
         now = time.monotonic()
         run = self._runs.setdefault((subscription.id, subscription.subscriber), _Run(now, now))
-        run.last = now
+        run.since, run.last = min(run.since, now), now
         if len(self._runs) > _REMEMBERED_MAX:
             del self._runs[next(iter(self._runs))]
         return run

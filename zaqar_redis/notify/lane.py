@@ -454,6 +454,7 @@ class Lane:
 
     def _count_failed(self, item: Item, result: Result) -> None:
         failed = _messages([item])
+        metrics.GIVEN_UP.add(self._scheme, by=failed)
         count = DeliveryCount(failed=failed, error=result.error, status=result.status)
         self._owner.count(self.subscription.id, count)
 
