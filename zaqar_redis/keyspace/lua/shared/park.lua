@@ -1,6 +1,6 @@
 -- Park the expired messages that become dead letters: all of them, or those that were claimed too
 -- often and that no claim has met since; return the others.
---#include hold parked
+--#include parked
 
 local function park(old)
     local known = redis.call('HMGET', queue, 'on_expiry', 'dead_queue', 'max_claims')
@@ -10,7 +10,7 @@ local function park(old)
     end
     local dead, over = {}, {}
     for place, hold in ipairs(redis.call('HMGET', holds, unpack(old))) do
-        local rank, count = old[place], count_of(hold)
+        local rank, count = old[place], hold and tonumber(string.sub(hold, 33)) or 0
         if count >= least then
             dead[#dead + 1] = rank
             redis.call('HSET', holds, rank, string.rep('0', 32) .. count)
