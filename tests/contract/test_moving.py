@@ -450,6 +450,47 @@ def _interrupted(
     assert waits == []
 
 
+class _CancelledAfterScript(WrappedClient):
+    """A client whose caller is cancelled when a certain script has run, once."""
+
+    def __init__(self, client: AsyncClient, script: str, left: list[str]) -> None:
+        super().__init__(client)
+        self._script = script
+        self._left = left
+
+    async def call(self, call: RedisCommand) -> Any:
+        answer = await super().call(call)
+        if isinstance(call, Call) and call.script.name == self._script and self._left:
+            self._left.clear()
+            raise asyncio.CancelledError
+        return answer
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "move_begin",
+        "transfer_begin_import",
+        "transfer_freeze",
+        "transfer_seal",
+        "move_commit",
+        "transfer_tombstone",
+    ],
+)
+def test_move_that_is_cancelled_is_undone_or_finished_at_once(
+    pools: PooledContractStore, script: str
+) -> None:
+    queue, left = _FilledQueue(pools), [script]
+    with (
+        _movers_client(pools, lambda client: _CancelledAfterScript(client, script, left)),
+        pytest.raises(asyncio.CancelledError),
+    ):
+        pools.run(pools.driver.mover.move(pools.project, "q", queue.source, queue.target))
+    assert left == []
+    is_over = script in ("transfer_seal", "move_commit", "transfer_tombstone")
+    queue.assert_settled(Settlement.FINISH if is_over else Settlement.UNDO)
+
+
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
 def test_move_that_another_process_settles_loses_nothing(
     pools: PooledContractStore, state: MoveState

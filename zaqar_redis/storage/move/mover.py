@@ -9,6 +9,7 @@ committed or withdrawn, and its mover may find that it is withdrawn.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Awaitable
 
@@ -76,11 +77,15 @@ class Mover(ComposedVerbs):
             raise errors.NoSuchPool(name=target)
         move = Move(token=secrets.token_hex(16), source=source, target=target)
         queue_move = yield from self._queue_move(project, queue, move)
-        earlier = yield self._catalogue.begin(project, queue, move)
-        if earlier is not None:
-            yield self.settle(project, queue, earlier)
-            if (yield self._catalogue.begin(project, queue, move)) is not None:
-                raise errors.MoveLocked
+        try:
+            earlier = yield self._catalogue.begin(project, queue, move)
+            if earlier is not None:
+                yield self.settle(project, queue, earlier)
+                if (yield self._catalogue.begin(project, queue, move)) is not None:
+                    raise errors.MoveLocked
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            yield from queue_move.settle_if_possible()  # it may have begun
+            raise
         try:
             count: int = yield queue_move.run(copy, verify)
         except QueueGone:

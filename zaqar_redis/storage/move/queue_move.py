@@ -94,7 +94,7 @@ class QueueMove(ComposedVerbs):
             if not (yield from self._finish()):
                 raise errors.MoveLocked
         except (Exception, asyncio.CancelledError, KeyboardInterrupt):
-            yield from self._settle_if_possible()
+            yield from self.settle_if_possible()
             raise
         return count
 
@@ -145,7 +145,8 @@ class QueueMove(ComposedVerbs):
         imported = yield self._target.abort_import(*self._key, self._into_token)
         yield self._record.undo(imported)
 
-    def _settle_if_possible(self) -> Steps[None]:
+    def settle_if_possible(self) -> Steps[None]:
+        """Finishes or undoes the move, unless a store is away: then the next mover does."""
         try:
             yield self.settle()
         except errors.Unavailable:
