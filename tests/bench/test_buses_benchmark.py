@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ import pytest
 
 from tests.support import servers
 from tests.support.command_line import CommandLine
+from tests.support.tiers import in_gate
 from zaqar_redis import errors
 from zaqar_redis.benchmarks.bus import brokers, process, report
 from zaqar_redis.benchmarks.bus.contenders import CONTENDERS, select_contenders
@@ -42,11 +44,9 @@ def _command(*words: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, BusRunResult]:
-    """A short run of each contender, all at once: one by one they would take a minute."""
-    folders = {name: tmp_path_factory.mktemp(name) for name in _BUILT}
-    with ThreadPoolExecutor(len(_BUILT)) as pool:
-        return dict(zip(_BUILT, pool.map(_run, folders, folders.values()), strict=True))
+def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], BusRunResult]:
+    """Runs a contender for a short while, once."""
+    return functools.cache(lambda name: _run(name, tmp_path_factory.mktemp(name)))
 
 
 def _run(name: str, folder: Path) -> BusRunResult:
@@ -61,13 +61,12 @@ def _run(name: str, folder: Path) -> BusRunResult:
     return BusRunResult(done.returncode, done.stdout, done.stderr, json.loads(file.read_text()))
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(250)
-@pytest.mark.parametrize("name", _BUILT)
+@pytest.mark.parametrize("name", in_gate(_BUILT, "redis"))
 def test_contender_passes_messages_and_has_a_row_in_the_report(
-    name: str, results: dict[str, BusRunResult]
+    name: str, run_of: Callable[[str], BusRunResult]
 ) -> None:
-    result = results[name]
+    result = run_of(name)
     assert result.status == 0, result.progress
     [rounds] = result.report["throughput"]
     [sample] = rounds["samples"]
@@ -78,25 +77,21 @@ def test_contender_passes_messages_and_has_a_row_in_the_report(
     assert rounds["per_client"]["median"] == sample["per_client"]
     assert f"| {name} " in result.output
     assert f"round 1 of 1, {name}, 1 clients" in result.progress
+    relayed = [report.RELAY_LIMITATION] if CONTENDERS[name].is_ours else []
+    assert result.report["notes"] == [*report.LIMITATIONS, *relayed]
+    assert "nothing about a network" in result.output
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(250)
-@pytest.mark.parametrize("name", [name for name in _BUILT if CONTENDERS[name].is_ours])
-def test_relay_of_our_bus_has_latencies(name: str, results: dict[str, BusRunResult]) -> None:
-    [rounds] = results[name].report["relay"]
+@pytest.mark.parametrize(
+    "name", in_gate([name for name in _BUILT if CONTENDERS[name].is_ours], "redis")
+)
+def test_relay_of_our_bus_has_latencies(name: str, run_of: Callable[[str], BusRunResult]) -> None:
+    [rounds] = run_of(name).report["relay"]
     [sample] = rounds["samples"]
     assert rounds["contender"] == name
     assert sample["received"] > 0
     assert 0 < sample["p50"] <= sample["p99"]
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(250)
-def test_report_says_what_it_does_not_show(results: dict[str, BusRunResult]) -> None:
-    assert results["redis"].report["notes"] == [*report.LIMITATIONS, report.RELAY_LIMITATION]
-    assert results["redis-py"].report["notes"] == [*report.LIMITATIONS]
-    assert "nothing about a network" in results["redis"].output
 
 
 def test_redis_that_runs_already_is_measured_and_left_running() -> None:

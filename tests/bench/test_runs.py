@@ -32,6 +32,42 @@ def run_of_all(
     return run_bench(file, "--url", service.url, "--workload", *WORKLOADS, *_SHORT, *_SMALL)
 
 
+def _check_samples(samples: dict[str, list[dict[str, float]]]) -> None:
+    for [sample] in samples.values():
+        assert sample["rate"] > 0
+        assert sample["work"] > 0
+        assert sample["errors"] == 0
+        assert 0 < sample["p50"] <= sample["p99"]
+        assert 0 < sample["generator"] < 1.5
+
+
+def _leftover_keys(client: redis.Redis) -> list[bytes]:
+    """Returns the keys, except those of the catalogue, which caches routes for a minute, and the
+    owner."""
+    ignored = (control_keys.CONTROL.prefix, keys.OWNER)
+    return [key for key in client.scan_iter(count=1000) if not key.startswith(ignored)]
+
+
+def test_run_measures_work_memory_and_floor_and_leaves_no_queues(bench: RunBench) -> None:
+    workloads = ["post-1", "claim-20000", "claim-deep", "mixed"]
+    with servers.redis_server() as store, servers.service(store.uri) as service:
+        status, output, progress, found = bench(
+            *["--url", service.url, "--floor", store.uri, "--store", store.uri],
+            *["--workload", *workloads, *_SHORT, "--memory-messages", "10000"],
+            *["--claimed", "40", "--preload", "1000"],
+        )
+        assert status == 0, progress
+        with store.client() as client:
+            servers.wait_for(lambda: not _leftover_keys(client), "no keys")
+    assert [finding["name"] for finding in found["findings"]] == workloads
+    for finding in found["findings"]:
+        _check_samples(finding["samples"])
+        assert f"| {finding['name']} " in output
+    assert found["findings"][0]["ratios"].keys() == {"url to floor"}
+    assert 150 < found["memory"]["url"] < 1330
+    assert "bytes a message" in output
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -39,13 +75,7 @@ def test_workload_counts_work_without_errors(name: str, run_of_all: BenchResult)
     status, output, progress, found = run_of_all
     assert status == 0, progress
     [finding] = [finding for finding in found["findings"] if finding["name"] == name]
-    for samples in finding["samples"].values():
-        [sample] = samples
-        assert sample["rate"] > 0
-        assert sample["work"] > 0
-        assert sample["errors"] == 0
-        assert 0 < sample["p50"] <= sample["p99"]
-        assert 0 < sample["generator"] < 1.5
+    _check_samples(finding["samples"])
     assert f"| {name} " in output
     assert f"{name}: round 1 of 1" in progress
 
@@ -67,37 +97,6 @@ def test_services_and_floor_are_measured_in_turns(
     for ratio in ratios.values():
         assert 0 < ratio["min"] <= ratio["median"] <= ratio["max"]
     assert "url : floor" in output
-
-
-def _leftover_keys(client: redis.Redis) -> list[bytes]:
-    """Returns the keys, except those of the catalogue, which caches routes for a minute, and the
-    owner."""
-    ignored = (control_keys.CONTROL.prefix, keys.OWNER)
-    return [key for key in client.scan_iter(count=1000) if not key.startswith(ignored)]
-
-
-@pytest.mark.nightly
-def test_run_leaves_no_queues_and_keys(bench: RunBench) -> None:
-    with servers.redis_server() as store, servers.service(store.uri) as service:
-        status, _, progress, _ = bench(
-            *["--url", service.url, "--workload", "post-1", "claim-delete", "claim-20000"],
-            *[*_SHORT, *_SMALL],
-        )
-        assert status == 0, progress
-        with store.client() as client:
-            servers.wait_for(lambda: not _leftover_keys(client), "no keys")
-
-
-@pytest.mark.nightly
-def test_memory_per_message_is_measured(bench: RunBench) -> None:
-    with servers.redis_server() as store, servers.service(store.uri) as service:
-        status, output, progress, found = bench(
-            *["--url", service.url, "--store", store.uri, "--memory-messages", "10000"],
-            *["--workload", "list-10", *_SHORT],
-        )
-    assert status == 0, progress
-    assert 150 < found["memory"]["url"] < 1330
-    assert "bytes a message" in output
 
 
 @pytest.mark.nightly
