@@ -26,6 +26,9 @@ if also_later and redis.call('ZCARD', delayed) == 0 then
 end
 local page = {now, epoch, false, false}
 local function with_counts()
+    if redis.call('HLEN', holds) == 0 then
+        return page  -- nothing here was ever claimed
+    end
     local free = {}
     for at = 5, #page, 3 do
         if not page[at + 2] then
