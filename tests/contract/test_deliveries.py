@@ -440,6 +440,34 @@ def test_state_shows_since_when_every_attempt_has_failed(
     assert state(store, subscription).failing_since == 0
 
 
+def test_notice_that_fails_is_the_last_failure_and_no_failing_subscription(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    counts = [(subscription, DeliveryCount(error="busy", status=503))]
+    taker.step(SettledDeliveries(counts=counts))
+    found = state(store, subscription)
+    assert (found.error, found.status, found.failing_since) == ("busy", 503, 0)
+
+
+def test_message_that_expires_while_attempts_fail_leaves_their_error(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    expired = SettledDeliveries(counts=[(subscription, DeliveryCount(failed=1))])
+    taker.step(expired)
+    found = state(store, subscription)
+    assert (found.error, found.failing_since) == ("it expired before it was delivered", 0)
+    fails = DeliveryCount(retried=1, error="busy", status=503)
+    taker.step(SettledDeliveries(counts=[(subscription, fails)]))
+    failed_at = store.clock()
+    store.clock.tick(9)
+    taker.step(expired)
+    found = state(store, subscription)
+    assert (found.failed, found.failed_at, found.error, found.status) == (2, failed_at, "busy", 503)
+    taker.step(SettledDeliveries(counts=[(subscription, DeliveryCount(delivered=1))]))
+    taker.step(expired)
+    assert state(store, subscription).error == "it expired before it was delivered"
+
+
 def test_failed_delivery_is_tried_again_by_a_replay(
     store: ContractStore, taker: Taker, subscription: str
 ) -> None:
@@ -513,6 +541,7 @@ def test_subscription_that_goes_on_while_its_notifier_finds_nothing_is_due(
 def test_notice_is_due_at_once(store: ContractStore, taker: Taker, subscription: str) -> None:
     send = of_subscriptions(store).send_notice
     assert store.run(send(store.project, "q", subscription, b'{"a": 1}', 60))
+    assert state(store, subscription).pending == 0  # it is no message
     (notice,) = taker.step().due
     assert (notice.notice, notice.stored, notice.expires) == (
         b'{"a": 1}',

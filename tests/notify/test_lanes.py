@@ -26,6 +26,7 @@ from zaqar_redis.notify import source as source_module
 from zaqar_redis.notify.lane import Lane
 from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.notifier import Notifier, NotifierSettings
+from zaqar_redis.records import NewMessage
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.deliveries import (
     DeliveryState,
@@ -376,6 +377,30 @@ async def _give_up_in_a_row(uri: str, project: str, caplog: pytest.LogCaptureFix
             "deliveries_resumed",
             "messages are delivered again; 20 had been given up",
         )
+
+
+def test_message_that_expires_between_attempts_is_given_up_with_the_error_of_the_last_one(
+    project: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with servers.redis_server() as server:
+        asyncio.run(_expire_between_attempts(server.uri, project, caplog))
+
+
+async def _expire_between_attempts(
+    uri: str, project: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with endpoint(answer(500)) as found, local_notifier(uri) as (driver, _):
+        await driver.queues.create(project, "q", {})
+        policy = {"retries_with_no_delay": 1, "minimum_delay": 3, "maximum_delay": 3}
+        id = await subscribe(driver, project, found.uri(), ordered=True, _retry_policy=policy)
+        message = NewMessage(body=b'"brief"', ttl=1)
+        await driver.messages.post(project, "q", [message], client="", default_ttl=1, size=0)
+        await _wait_for_state(driver, project, id, lambda state: state.failed == 1)
+        assert driver.subscription_deliveries is not None
+        (found_state,) = await driver.subscription_deliveries.states(project, "q", [id])
+        assert (found_state.status, found_state.failing_since > 0) == (500, True)
+        (line,) = [each for each in caplog.records if "given up" in each.getMessage()]
+        assert str(vars(line)["error"]).endswith(found_state.error)
 
 
 def test_what_is_replayed_as_the_last_delivery_is_settled_stays_due(

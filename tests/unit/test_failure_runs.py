@@ -30,11 +30,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
 
 def test_subscription_fails_when_attempts_have_failed_for_five_minutes(clock: _Clock) -> None:
     runs = FailureRuns()
-    runs.note(_HOOK)
-    runs.note(_OTHER)
+    runs.note(_HOOK, "busy")
+    runs.note(_OTHER, "busy")
     clock.now += 301
     assert runs.failing() == 0  # nothing was attempted meanwhile
-    runs.note(_HOOK)
+    runs.note(_HOOK, "busy")
     assert runs.failing() == 1
     clock.now += 599
     assert runs.failing() == 1
@@ -46,10 +46,26 @@ def test_delivered_message_ends_the_run_and_tells_how_many_were_given_up(clock: 
     runs = FailureRuns()
     assert [runs.note_given_up(_HOOK) for _ in range(3)] == [True, False, False]
     clock.now += 301
-    runs.note(_HOOK)
+    runs.note(_HOOK, "busy")
     assert runs.end(_HOOK) == 3
     assert runs.failing() == 0
     assert runs.end(_HOOK) == 0
+
+
+def test_messages_that_expire_make_no_failing_subscription_and_leave_the_last_error(
+    clock: _Clock,
+) -> None:
+    runs = FailureRuns()
+    assert runs.last_error(_HOOK) == ""
+    runs.note_given_up(_HOOK)
+    clock.now += 301
+    runs.note_given_up(_HOOK)
+    assert (runs.failing(), runs.last_error(_HOOK)) == (0, "")
+    runs.note(_HOOK, "busy")
+    runs.note_given_up(_HOOK)
+    assert runs.last_error(_HOOK) == "busy"
+    runs.end(_HOOK)
+    assert runs.last_error(_HOOK) == ""
 
 
 def test_subscriber_that_refuses_every_second_message_has_one_line_a_minute(clock: _Clock) -> None:

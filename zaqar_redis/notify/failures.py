@@ -22,9 +22,12 @@ _REMEMBERED_MAX = 10_000
 
 
 class _Run(Struct):
-    #: monotonic, when the first and the last attempt failed; inf: the run has ended
+    #: monotonic, when the first and the last attempt failed; inf: the run has ended, or only what
+    #: was given up without an attempt has come
     since: float
     last: float
+    #: of the last attempt; empty: the run has ended
+    error: str = ""
     #: messages that no line of the log has counted
     given_up: int = 0
     #: the log says that messages are given up, and not yet that this has ended
@@ -33,21 +36,35 @@ class _Run(Struct):
     quiet_until: float = 0.0
 
 
+def _key(subscription: Subscription) -> tuple[str, str]:
+    return subscription.id, subscription.subscriber
+
+
 class FailureRuns:
     """The runs of all subscriptions that a process delivers to, by subscriber."""
 
     def __init__(self) -> None:
         self._runs: dict[tuple[str, str], _Run] = {}
 
-    def note(self, subscription: Subscription) -> None:
+    def note(self, subscription: Subscription, error: str) -> None:
         """Notes an attempt that failed."""
-        self._run(subscription)
+        run = self._runs.get(_key(subscription)) or self._begin(subscription)
+        now = time.monotonic()
+        run.since, run.last, run.error = min(run.since, now), now, error
+
+    def last_error(self, subscription: Subscription) -> str:
+        """Returns that of the last attempt; empty: none has failed since one did not."""
+        run = self._runs.get(_key(subscription))
+        return run.error if run is not None else ""
 
     def note_given_up(self, subscription: Subscription) -> bool:
-        """Notes a message that was given up; returns whether the log is to say so."""
-        run = self._run(subscription)
+        """Notes a message that was given up, perhaps without an attempt.
+
+        Returns whether the log is to say so.
+        """
+        run = self._runs.get(_key(subscription)) or self._begin(subscription)
         run.given_up += 1
-        if run.is_told or run.last < run.quiet_until:
+        if run.is_told or time.monotonic() < run.quiet_until:
             return False
         run.is_told = True
         return True
@@ -58,13 +75,13 @@ class FailureRuns:
         Returns how many messages were given up since the log said last that they are delivered
         again; 0: it has nothing to say.
         """
-        run = self._runs.get((subscription.id, subscription.subscriber)) if self._runs else None
+        run = self._runs.get(_key(subscription)) if self._runs else None
         if run is None:
             return 0
-        run.since = math.inf
+        run.since, run.error = math.inf, ""
         if not run.is_told:
             if not run.given_up:
-                del self._runs[subscription.id, subscription.subscriber]
+                del self._runs[_key(subscription)]
             return 0
         number, run.given_up, run.is_told = run.given_up, 0, False
         run.quiet_until = time.monotonic() + _QUIET
@@ -78,10 +95,8 @@ class FailureRuns:
             for each in self._runs.values()
         )
 
-    def _run(self, subscription: Subscription) -> _Run:
-        now = time.monotonic()
-        run = self._runs.setdefault((subscription.id, subscription.subscriber), _Run(now, now))
-        run.since, run.last = min(run.since, now), now
+    def _begin(self, subscription: Subscription) -> _Run:
+        run = self._runs[_key(subscription)] = _Run(math.inf, time.monotonic())
         if len(self._runs) > _REMEMBERED_MAX:
             del self._runs[next(iter(self._runs))]
         return run

@@ -311,7 +311,7 @@ class Lane:
         while self._items and not chunk and not self._is_handed_over:
             chunk, expired = self._items.next_chunk(self._batch, self._owner.now())
             for item in expired:
-                self._give_up(item, Result(Outcome.REFUSED, "it expired before it was delivered"))
+                self._expire(item)
         return chunk
 
     async def attempt(self, chunk: Sequence[Item]) -> None:
@@ -369,11 +369,13 @@ class Lane:
             self._retry(chunk, result)
 
     def _retry(self, chunk: Sequence[Item], result: Result) -> None:
+        messages = _messages(chunk)
         self._owner.count(
             self.subscription.id,
-            DeliveryCount(retried=_messages(chunk), error=result.error, status=result.status),
+            DeliveryCount(retried=messages, error=result.error, status=result.status),
         )
-        self._owner.failures.note(self.subscription)
+        if messages:
+            self._owner.failures.note(self.subscription, result.error)
         again: list[Item] = []
         latest = 0.0
         for item in chunk:
@@ -438,12 +440,25 @@ class Lane:
         self._end_items([item])
         self._end_hold()
 
-    def _give_up(self, item: Item, result: Result) -> None:
+    def _expire(self, item: Item) -> None:
+        if item.stored is not None:
+            last = self._owner.failures.last_error(self.subscription)
+            reason = "it expired before it was delivered"
+            self._tell_given_up(f"{reason}; the last attempt: {last}" if last else reason)
+        self._count_failed(item, None)
+        self._end_items([item])
+
+    def _tell_given_up(self, error: str) -> None:
         if self._owner.failures.note_given_up(self.subscription):
             LOG.warning(
                 "a message is given up; those that follow have no line until one is delivered",
-                extra=self._about("delivery_given_up") | {"error": result.error},
+                extra=self._about("delivery_given_up") | {"error": error},
             )
+
+    def _give_up(self, item: Item, result: Result) -> None:
+        if item.stored is not None:
+            self._owner.failures.note(self.subscription, result.error)
+            self._tell_given_up(result.error)
         if item.stored is None or item.expires <= self._owner.now():
             self._count_failed(item, result)
             self._end_items([item])
@@ -452,10 +467,13 @@ class Lane:
         else:
             self._keep_failed(item, result)
 
-    def _count_failed(self, item: Item, result: Result) -> None:
+    def _count_failed(self, item: Item, result: Result | None) -> None:
+        """*result*: None: no attempt was made, since it has expired."""
         failed = _messages([item])
         metrics.GIVEN_UP.add(self._scheme, by=failed)
-        count = DeliveryCount(failed=failed, error=result.error, status=result.status)
+        count = DeliveryCount(failed=failed)
+        if result is not None:
+            count = DeliveryCount(failed=failed, error=result.error, status=result.status)
         self._owner.count(self.subscription.id, count)
 
     def _keep_failed(self, item: Item, result: Result) -> None:

@@ -77,7 +77,7 @@ class DeliveryCount(Record, frozen=True):
     delivered: int = 0
     failed: int = 0
     retried: int = 0
-    #: of the last attempt that failed; empty: none did
+    #: of the last attempt that failed; empty: none did, and what has failed has expired
     error: str = ""
     status: int = 0
 

@@ -11,7 +11,7 @@
 --   'failed', expiry, record) of pending deliveries; pending deliveries that are done, some of them
 --   stored just now; (id of a subscription, when the deliveries that wait for it are due or '');
 --   (field of the states, number to add); (field of the states, what follows the time in it)
---#include move_lock now pending_records failing
+--#include move_lock now pending_records failing expired_delivery
 
 if redis.call('GET', delivery_lease) ~= token then
     return {}
@@ -72,14 +72,16 @@ local function is_subscription(field)
     return redis.call('HEXISTS', subscriptions, string.match(field, '^[^ ]*')) == 1
 end
 from, to = next_list(2)
-local delivered = {}
+local delivered, failed = {}, {}
 for place = from, to, 2 do
     if is_subscription(ARGV[place]) then
         redis.call('HINCRBY', delivery_states, ARGV[place], ARGV[place + 1])
-        local id = string.match(ARGV[place], '^(.*) delivered$')
-        if id then
+        local id, what = string.match(ARGV[place], '^(.*) (%a+)$')
+        if what == 'delivered' then
             delivered[id] = true
             note_not_failing(id)
+        else
+            failed[id] = what
         end
     end
 end
@@ -89,10 +91,14 @@ for place = from, to, 2 do
         redis.call('HSET', delivery_states, ARGV[place],
             string.format('%.0f ', now) .. ARGV[place + 1])
         local id = string.match(ARGV[place], '^[^ ]*')
-        if not delivered[id] then
+        if failed[id] and not delivered[id] then  -- else it was a notice
             note_failing(id)
         end
+        failed[id] = nil
     end
+end
+for id in pairs(failed) do
+    note_expired(id)
 end
 
 local entries, bytes = {}, 0

@@ -5,7 +5,7 @@
 --#keys @queue move_lock sweep_index delivery_index delivery_lease
 --#args now:number
 --#pubsub publish
---#include move_lock now settle subscription next_sweep expired_deliveries
+--#include move_lock now settle subscription next_sweep expired_delivery expired_deliveries
 
 redis.call('ZREM', sweep_index, '')  -- a full Redis lets a script go on that has written
 local settled = settle()

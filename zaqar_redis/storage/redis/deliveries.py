@@ -165,7 +165,7 @@ def _count_fields(
     for id, count in counts:
         changes = (count.delivered, count.failed, count.retried)
         added += [(field, n) for field, n in zip(state_fields(id), changes, strict=False) if n]
-        if not count.error and not count.delivered:  # a notice: it ends a run of failures, too
+        if not (count.error or any(changes)):  # a notice: it ends a run of failures, too
             added.append((f"{id} delivered", 0))
         if count.error:
             last.append((f"{id} last", f"{count.status} {count.error[:ERROR_MAX]}"))

@@ -80,12 +80,13 @@ class RedisSubscriptionDeliveries:
         self, project: str, queue: str, subscriptions: Sequence[str]
     ) -> Steps[Sequence[DeliveryState]]:
         of_queue = keys.of_queue(project, queue)
+        # Keys of messages are numbers: notices are in no count.
         answers = yield [
             command
             for id in subscriptions
             for command in (
                 RedisCommand("HMGET", of_queue.delivery_states, *pending_records.state_fields(id)),
-                RedisCommand("ZLEXCOUNT", of_queue.pending_ids, f"[{id} ", f"({id}!"),
+                RedisCommand("ZLEXCOUNT", of_queue.pending_ids, f"[{id} 0", f"({id} :"),
             )
         ]
         return [_state(*each) for each in zip(answers[::2], answers[1::2], strict=True)]

@@ -4,8 +4,7 @@ local function count_expired_delivery(id)
     local is_given_up = string.sub(redis.call('HGET', pending, id) or 'f', 1, 1) == 'f'
     if not is_given_up and redis.call('HEXISTS', subscriptions, subscription) == 1 then
         redis.call('HINCRBY', delivery_states, subscription .. ' failed', 1)
-        redis.call('HSET', delivery_states, subscription .. ' last',
-            string.format('%.0f 0 it expired before it was delivered', now))
+        note_expired(subscription)
     end
 end
 
