@@ -346,6 +346,10 @@ def subscription_ttl(value: int | None, limits: Limits, now: float) -> int:
 def subscriber_scheme(uri: str, schemes: Collection[str]) -> str:
     """Returns the scheme of a URI; API: one that messages can be sent to."""
     scheme = uri.partition(":")[0]
+    if scheme not in schemes and scheme.lower() in schemes:
+        raise errors.BadRequest(
+            why=f'The URI in "subscriber" must begin with {scheme.lower()}: in lower case.'
+        )
     if scheme not in schemes:
         raise errors.BadRequest(
             why="The subscriber type of subscription must be supported in the list "

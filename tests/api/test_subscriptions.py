@@ -374,6 +374,17 @@ def test_subscriber_of_another_scheme_is_refused_in_stocks_words(
     refused(_create(api, subscriber), 400, text)
 
 
+def test_scheme_in_capitals_is_refused_and_told_as_it_must_be(api: ZaqarTestClient) -> None:
+    refused(_create(api, "Https://example.org/"), 400, "must begin with https: in lower case")
+
+
+@pytest.mark.parametrize("subscriber", ["queue:other", "topic:news"])
+def test_subscriber_of_the_project_is_shown_as_confirmed(
+    api: ZaqarTestClient, subscriber: str
+) -> None:
+    assert _shown(api, _new(api, subscriber))["confirmed"] is True
+
+
 @pytest.mark.parametrize("path", [PATH, f"{PATH}/x/confirm"])
 def test_document_that_is_no_json_is_refused_in_stocks_words(
     api: ZaqarTestClient, path: str

@@ -44,6 +44,11 @@ def test_subject_of_the_uri_counts_before_the_option() -> None:
     assert addressing.parse("mailto:a@b.c?subject=uri", options, SENDER).subject == "uri"
 
 
+def test_long_subject_of_the_uri_is_refused_and_named() -> None:
+    with pytest.raises(errors.BadRequest, match=r'"subscriber\?subject" must be a text of at most'):
+        addressing.parse(f"mailto:a@b.c?subject={'x' * 256}", {}, SENDER)
+
+
 @pytest.mark.parametrize(
     ("given", "name", "address"),
     [
@@ -83,7 +88,7 @@ def test_sender_may_have_a_name(given: str, name: str, address: str) -> None:
     ],
 )
 def test_bad_uri_is_refused_by_name(uri: str) -> None:
-    with pytest.raises(errors.BadRequest, match='"subscriber"'):
+    with pytest.raises(errors.BadRequest, match=r'"subscriber(\?subject)?"'):
         addressing.parse(uri, {}, SENDER)
 
 

@@ -293,7 +293,7 @@ def subscription(record: Subscription, state: DeliveryState | None = None) -> Su
         ttl=record.ttl,
         age=record.age,
         options=subscription_options.shown(record.options, detailed=state is not None),
-        confirmed=record.confirmed,
+        confirmed=record.confirmed or rules.is_own_subscriber(record.subscriber),
         paused=record.paused or msgspec.UNSET,
         deliveries=msgspec.UNSET if state is None else _deliveries(state),
     )

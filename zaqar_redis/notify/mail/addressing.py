@@ -60,7 +60,7 @@ def parse(subscriber: str, options: Mapping[str, Any], sender: Address) -> MailA
     subject = text("options.subject", options.get("subject", ""), SUBJECT_MAX)
     for name, value in _fields(query):
         if name == "subject":
-            subject = text("subscriber", _decoded(value), SUBJECT_MAX)
+            subject = text("subscriber?subject", _decoded(value), SUBJECT_MAX)
         else:
             lists[name] += _addresses(value)
     found = MailAddressing(
