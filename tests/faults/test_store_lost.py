@@ -19,7 +19,8 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace import client, keys
 from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.pool_records import Pool
-from zaqar_redis.records import Queue
+from zaqar_redis.records import NewMessage, Queue, Quota
+from zaqar_redis.service.usage import UsageMeter
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.redis import create
 
@@ -124,6 +125,43 @@ def test_partial_listing_has_names_of_a_lost_pool_in_order(project: str) -> None
         await driver.close()
 
     with servers.redis_server() as default, servers.redis_server() as lost:
+        asyncio.run(scenario(default, lost))
+
+
+def test_usage_counts_what_is_known_while_a_pool_is_lost(project: str) -> None:
+    async def scenario(default: servers.RedisServer, lost: servers.RedisServer) -> None:
+        driver = pools.create(default.uri, default.uri, {})
+        await driver.start()
+
+        async def fill(*names: str) -> None:
+            for name in names:
+                await driver.queues.create(project, name, {})
+                message = NewMessage(body=b"1")
+                await driver.messages.post(
+                    project, name, [message], client="c", default_ttl=600, size=1
+                )
+
+        await fill("near", "topic:near")
+        record = Pool(name="p1", uri=lost.uri, weight=100)
+        await driver.control.pools.put(record, canonical=lost.uri)
+        await fill("far", "topic:far")
+        quota = Quota(requests=-1, queues=9, messages=9, bytes=-1, sockets=-1)
+        known, new = (UsageMeter(driver.queues, project, quota) for _ in range(2))
+        await known.measure()
+        assert (known.usage.queues, known.usage.messages, known.is_complete) == (4, 4, True)
+        lost.signal(signal.SIGKILL)
+        for meter, messages in ((known, 4), (new, 2)):
+            await meter.measure()
+            assert (meter.usage.queues, meter.usage.messages) == (4, messages)
+            assert not meter.is_complete
+        lost.start()
+        async with asyncio.timeout(60):
+            while not new.is_complete:
+                await new.measure()
+        assert (new.usage.queues, new.usage.messages) == (4, 4)
+        await driver.close()
+
+    with servers.redis_server(fsync="always") as lost, servers.redis_server() as default:
         asyncio.run(scenario(default, lost))
 
 

@@ -22,8 +22,8 @@ from zaqar_redis.records import Quota
 from zaqar_redis.service.quotas import QuotaSettings
 from zaqar_redis.service.token_bucket import TokenBucket
 from zaqar_redis.service.usage import StoredUsage, UsageMeter
-from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import Quotas
+from zaqar_redis.storage.pools import PooledDriver
 
 LOG = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _MEASURING_SHARE = 20
 class QuotaEnforcer:
     def __init__(
         self,
-        driver: Driver,
+        driver: PooledDriver,
         store: Quotas,
         defaults: QuotaSettings,
         now: Callable[[], float] = time.monotonic,
@@ -206,7 +206,7 @@ class QuotaEnforcer:
             for project, meter in [*self.meters.items()]:
                 if not meter.is_due:
                     continue
-                if not meter.was_used:
+                if meter.is_complete and not meter.was_used:
                     del self.meters[project]  # measured again before it is used again
                     continue
                 try:

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from zaqar_redis import errors
 from zaqar_redis.keyspace.script import Steps
 from zaqar_redis.metrics.definitions import QUOTA_REFUSED
-from zaqar_redis.records import Quota
-from zaqar_redis.storage.contract import Queues
+from zaqar_redis.records import PartialPage, Queue, QueueSize, Quota
+from zaqar_redis.storage.pools.controllers import RoutedQueues
 
 #: Seconds between two measurements of a project that is in use.
 _INTERVAL = 10.0
@@ -31,13 +31,21 @@ class StoredUsage(NamedTuple):
     bytes: int = 0
 
 
-async def measure(queues: Queues, project: str) -> StoredUsage:
-    """Reads what a project stores.  Raises StoreUnavailable."""
+async def measure(queues: RoutedQueues, project: str) -> tuple[StoredUsage, bool]:
+    """Reads what a project stores, and whether that is all.
+
+    Of stores that are unavailable there is the number of queues only.
+    Raises Unavailable when nothing can be read.
+    """
     number = messages = size = 0
-    after, topics = "", False
+    after, topics, is_complete = "", False, True
     while True:
-        page = await queues.list(project, after, _PAGE, None, topics=topics)
-        for found in await asyncio.gather(*(queues.size(project, q.name) for q in page.items)):
+        page: PartialPage = await queues.list_partially(project, after, _PAGE, None, topics=topics)
+        is_complete &= not page.unavailable
+        for found in await asyncio.gather(*(_size(queues, project, q) for q in page.items)):
+            if found is None:
+                is_complete = False
+                continue
             messages += found.messages
             size += found.bytes
         number += len(page.items)
@@ -46,7 +54,18 @@ async def measure(queues: Queues, project: str) -> StoredUsage:
         elif not topics:
             after, topics = "", True
         else:
-            return StoredUsage(number, messages, size)
+            return StoredUsage(number, messages, size), is_complete
+
+
+async def _size(queues: RoutedQueues, project: str, queue: Queue) -> QueueSize | None:
+    """Returns None when its store is unavailable."""
+    if queue.unavailable:
+        return None
+    try:
+        found: QueueSize = await queues.size(project, queue.name)
+    except errors.Unavailable:
+        return None
+    return found
 
 
 class UsageMeter:
@@ -56,7 +75,7 @@ class UsageMeter:
     do nor what is deleted.  Bytes are those of requests then.
     """
 
-    def __init__(self, queues: Queues, project: str, quota: Quota) -> None:
+    def __init__(self, queues: RoutedQueues, project: str, quota: Quota) -> None:
         """*quota*: all its limits are given."""
         self._queues = queues
         self._project = project
@@ -68,6 +87,8 @@ class UsageMeter:
         self._next_at = 0.0
         #: since the last measurement
         self.was_used = True
+        #: the last measurement has read all stores
+        self.is_complete = False
         self.set_quota(quota)
 
     def set_quota(self, quota: Quota) -> None:
@@ -147,7 +168,7 @@ class UsageMeter:
         """Measures the usage; returns the seconds that it took.
 
         Whoever asks meanwhile shares the measurement.  While a store is unavailable, the usage
-        is as it was known.
+        is as it was known, or what the other stores have when that is more.
         """
         if self._measuring is None or self._measuring.done():
             self._measuring = asyncio.ensure_future(self._measure())
@@ -157,11 +178,14 @@ class UsageMeter:
         began = time.monotonic()
         self.was_used = False
         before = self.usage
+        self.is_complete = False
         try:
-            found = await measure(self._queues, self._project)
+            found, self.is_complete = await measure(self._queues, self._project)
         except errors.Unavailable:
             pass  # the next measurement may succeed
         else:
+            if not self.is_complete:
+                found = StoredUsage(*map(max, found, before))
             # What was let through meanwhile may count twice: rather that than not at all.
             now = self.usage
             self._queue_count = found.queues + max(0, now.queues - before.queues)

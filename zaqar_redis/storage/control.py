@@ -135,12 +135,15 @@ class Catalogue(Protocol):
     def queues_of(self, pool: str, after: str, limit: int) -> Awaitable[Sequence[CatalogueEntry]]:
         """Returns queues of a pool behind a `CatalogueEntry.marker`, in a fixed order."""
 
-    def names(self, project: str, pool: str, after: str, limit: int) -> Awaitable[Page[str]]:
+    def names(
+        self, project: str, pool: str, after: str, limit: int, *, topics: bool = False
+    ) -> Awaitable[Page[str]]:
         """Returns queues of a project in a pool, in order of name, behind the name *after*.
 
-        Without topics, and those that are marked as deleted: a page may be short, or empty, and
-        still have a marker to go on from.  A queue whose creation failed may be among them, and
-        those of the default pool that are older than the catalogue are not.
+        *topics*: those that are topics, in the place of all others.  Without those that are marked
+        as deleted: a page may be short, or empty, and still have a marker to go on from.  A queue
+        whose creation failed may be among them, and those of the default pool that are older than
+        the catalogue are not.
         """
 
     def count(self, pool: str) -> Awaitable[int]:

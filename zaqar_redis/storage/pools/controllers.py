@@ -96,7 +96,13 @@ class RoutedQueues(ComposedVerbs):
 
     @verb
     def list_partially(
-        self, project: str, after: str, limit: int, wanted: Callable[[Queue], bool] | None
+        self,
+        project: str,
+        after: str,
+        limit: int,
+        wanted: Callable[[Queue], bool] | None,
+        *,
+        topics: bool = False,
     ) -> Steps[PartialPage]:
         """Returns the same although stores are unavailable: of their queues the names.
 
@@ -108,7 +114,7 @@ class RoutedQueues(ComposedVerbs):
         names = [DEFAULT_POOL, *(pools.keys() - {DEFAULT_POOL})]
         drivers = yield [self._open(name) for name in names]
         cursors = [
-            PartialCursor(driver, after, name, catalogue)
+            PartialCursor(driver, after, name, catalogue, topics=topics)
             for name, driver in zip(names, drivers, strict=True)
         ]
         page: Page[Queue] = yield from merged_page(cursors, project, limit, wanted)

@@ -40,9 +40,11 @@ class Cursor(ComposedVerbs):
 class PartialCursor(Cursor):
     """The same, over the catalogue when the store cannot be read."""
 
-    def __init__(self, driver: Store | None, after: str, name: str, catalogue: Catalogue) -> None:
+    def __init__(
+        self, driver: Store | None, after: str, name: str, catalogue: Catalogue, *, topics: bool
+    ) -> None:
         """*driver*: None when the store cannot be opened."""
-        super().__init__(driver, after)  # type: ignore[arg-type]  # None is never read
+        super().__init__(driver, after, topics=topics)  # type: ignore[arg-type]  # None is never read
         self.name = name
         self.is_unavailable = driver is None
         self._catalogue = catalogue
@@ -58,7 +60,7 @@ class PartialCursor(Cursor):
                 return
         # Names are small: fewer round trips when only some are wanted.
         page: Page[str] = yield self._catalogue.names(
-            project, self.name, self.after, max(limit, _NAMES)
+            project, self.name, self.after, max(limit, _NAMES), topics=self._topics
         )
         found = (Queue(name, {}, unavailable=self.name) for name in page.items)
         self.queues += [queue for queue in found if wanted is None or wanted(queue)]

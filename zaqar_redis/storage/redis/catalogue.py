@@ -130,7 +130,9 @@ class RedisCatalogue:
         return [_placed(entry, pool.encode()) for entry in entries]
 
     @verb
-    def names(self, project: str, pool: str, after: str, limit: int) -> Steps[Page[str]]:
+    def names(
+        self, project: str, pool: str, after: str, limit: int, *, topics: bool = False
+    ) -> Steps[Page[str]]:
         prefix = keys.entry(project, "")
         found = yield RedisCommand.page(
             control_keys.pool_queues(pool), keys.entry(project, after).decode(), limit
@@ -144,7 +146,7 @@ class RedisCatalogue:
             items=[
                 name
                 for name, at in zip(names, deleted, strict=True)
-                if at is None and not is_topic(name)
+                if at is None and is_topic(name) is topics
             ],
             marker=names[-1] if len(entries) == limit else "",
         )
