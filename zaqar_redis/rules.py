@@ -59,6 +59,8 @@ _QUEUE_NAME = re.compile(QUEUE_NAME_PATTERN, re.ASCII)
 _MESSAGE_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _CLAIM_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _ATTRIBUTE = re.compile(r"[A-Za-z0-9_.-]{1,256}", re.ASCII)
+#: A surrogate of JSON without its second half; decoders speak of the end of the data instead.
+_LONE_SURROGATE = re.compile(rb"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})(?!\\u[dD][c-fC-F])")
 _PRINTABLE = re.compile(r"[\x21-\x7e]+", re.ASCII)
 
 
@@ -366,6 +368,13 @@ def subscriber_scheme(uri: str, schemes: Collection[str]) -> str:
 def is_own_subscriber(uri: str) -> bool:
     """Returns whether a subscriber is of the project itself: there is nobody who can confirm."""
     return uri.startswith(("queue:", TOPIC_PREFIX, "channel:"))
+
+
+def json_problem(error: Exception, data: bytes) -> str:
+    """Returns what is wrong with a document that is no JSON; *error*: of the decoder."""
+    if (lone := _LONE_SURROGATE.search(data)) is not None:
+        return f"{lone[1].decode()} is half of a surrogate pair, and no character"
+    return str(error)
 
 
 def wait(value: int | None, limits: Limits) -> int:

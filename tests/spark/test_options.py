@@ -108,11 +108,16 @@ BAD = {
         '{"q": {"epoch": "00112233aabbccdd"}}',
         '{"q": {"epoch": "XY", "offset": 1}}',
         '{"q": {"epoch": 7, "offset": 1}}',
+        '{"q": {"offset": 1, "ofset": 2}}',
+        '{"q": 1, "q": 2}',
+        '{"default/q": 1, "q": 2}',
         '{"q": null}',
         "{",
     ],
     "startingTimestamp": ["", "-1", "now", "1" * 19],
-    "startingOffsetsByTimestamp": ["", "7", "[]", '{"q": "7"}', '{"q": -1}', '{"q": true}', "{"],
+    "startingOffsetsByTimestamp": [
+        *("", "7", "[]", '{"q": "7"}', '{"q": -1}', '{"q": true}', "{", '{"q": 1, "q": 2}'),
+    ],
     "endingOffsets": ["newest", "earliest"],
     "endingTimestamp": ["-1"],
     "minPartitions": ["0", "10001"],
@@ -204,6 +209,11 @@ def test_unknown_option_error_lists_the_known_ones(use: str) -> None:
     with pytest.raises(BadConfiguration) as caught:
         SourceOptions(use, {"nothing": "q"})
     assert str(caught.value) == f'unknown option "nothing"; for a {use} there are: {known}'
+
+
+def test_option_of_spark_for_kafka_suggests_the_one_that_does_as_much() -> None:
+    with pytest.raises(BadConfiguration, match=r'did you mean "endingTimestamp"\?$'):
+        SourceOptions(BATCH, {"endingoffsetsbytimestamp": "{}"})
 
 
 @pytest.mark.parametrize("name", ["startingOffset", "startingoffset"])

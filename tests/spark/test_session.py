@@ -116,6 +116,23 @@ def test_table_is_refused_with_what_to_do_instead(
         spark.sql("DROP TABLE with_columns")
 
 
+def test_table_is_not_written_to_the_store_of_the_environment(
+    spark: SparkSession, store: SparkTestStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZAQAR_REDIS_URI", store.uri)
+    options = f"OPTIONS (uri 'redis://127.0.0.1:1', project '{store.project}')"
+    why = 'and to write, df.write.format("zaqar").options(…)'
+    row = "SELECT '1' AS body, 'q' AS queue"
+    create = f"CREATE TABLE selected USING zaqar {options} AS {row}"
+    _refused(spark, lambda: spark.sql(create), why)
+    spark.sql(f"CREATE TABLE inserted (body STRING, queue STRING) USING zaqar {options}")
+    try:
+        _refused(spark, lambda: spark.sql(f"INSERT INTO inserted {row}"), why)
+    finally:
+        spark.sql("DROP TABLE inserted")
+        spark.sql("DROP TABLE IF EXISTS selected")
+
+
 def test_stream_of_the_document_appends_each_batch_to_a_delta_table_once(
     spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:

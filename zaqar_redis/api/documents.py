@@ -50,8 +50,6 @@ _CHANGEABLE = SubscriptionChangeIn.__struct_fields__
 _NO_TEXTS: Mapping[str, str] = {}
 #: What the decoder says of the document itself.
 _MISSING = re.compile(r"Object missing required field `(.*)`")
-#: A surrogate without its second half; the decoder speaks of the end of the data instead.
-_LONE_SURROGATE = re.compile(rb"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})(?!\\u[dD][c-fC-F])")
 #: Raised by the JSON decoder, or by our check for UTF-8.
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -165,18 +163,11 @@ def decode(
         raise errors.BadBody(why="Request body: nested too deeply.") from None
     except _MALFORMED as error:
         raise errors.BadBody(
-            why=f"Request body could not be parsed: {parse_problem(error, data)}."
+            why=f"Request body could not be parsed: {rules.json_problem(error, data)}."
         ) from None
     if isinstance(document, (msgspec.Struct, msgspec.Raw, dict, list)):
         return document
     raise errors.BadBody(why="Request body must be an object or an array.")
-
-
-def parse_problem(error: Exception, data: bytes) -> str:
-    """Returns what is wrong with a document that is no JSON."""
-    if (lone := _LONE_SURROGATE.search(data)) is not None:
-        return f"{lone[1].decode()} is half of a surrogate pair, and no character"
-    return str(error)
 
 
 def _invalid(found: str, texts: Mapping[str, str]) -> str:

@@ -172,14 +172,16 @@ OPTIONS: tuple[Option, ...] = (
            "`.schema(…)` with their types"),
     Option("startingOffsets", READS, positions.read, None, "`earliest` (default of a batch), "
            "`latest` (default of a stream; an error in a batch), or JSON `{queue: {\"epoch\", "
-           "\"offset\"}}`, by rank, also as a checkpoint has it; the checkpoint of a stream goes "
-           "before it"),
+           "\"offset\"}}` or `{queue: offset}`, by rank, also as a checkpoint has it (-2 is the "
+           "earliest, -1 the latest); other queues begin as by default; the checkpoint of a stream "
+           "goes before it; not with `claim`, which takes all that is there"),
     Option("startingTimestamp", READS, _int(0), None, "instead: from the first message created "
            "at this time on, in ms since 1970"),
     Option("startingOffsetsByTimestamp", READS, positions.read_times, None, "instead: the same "
            "for each of these queues, as JSON `{queue: ms}`; others begin as by default"),
     Option("endingOffsets", (BATCH,), positions.read_end, positions.LATEST, "where to end, the "
-           "offset itself excluded; `earliest` is an error"),
+           "offset itself excluded; `earliest` is an error. What lies behind the last message ends "
+           "there, and an end that is not behind the start leaves nothing to read"),
     Option("endingTimestamp", (BATCH,), _int(0), None, "instead: before the first message "
            "created at this time, in ms since 1970"),
     Option("minPartitions", READS, _int(1, 10_000), None, "at least so many tasks, but none of "
@@ -230,6 +232,9 @@ OPTIONS: tuple[Option, ...] = (
            "times are those of the columns `rank`, `created` and `expires`, and if all rows have "
            "the same `epoch`, ids stay what they were"),
 )  # fmt: skip
+
+#: Of Spark's Kafka source, and the option that does as much.
+_OF_KAFKA = {"endingoffsetsbytimestamp": "endingtimestamp"}
 
 #: Options of the query, which Spark passes to every source together with ours.
 _SPARKS_OWN = frozenset({"checkpointlocation"})
@@ -331,6 +336,8 @@ def _unknown(name: str, option: Option | None, use: str) -> str:
     if option is not None:
         return f'the option "{option.name}" is none of a {use}; there are: {known}'
     # Spark writes all names in lower case: the user has not.
-    near = difflib.get_close_matches(name.lower(), names, 1)
+    near = [_OF_KAFKA.get(name.lower()) or ""]
+    if near[0] not in names:
+        near = difflib.get_close_matches(name.lower(), names, 1)
     meant = f'; did you mean "{names[near[0]]}"?' if near else ""
     return f'unknown option "{name}"{meant or f"; for a {use} there are: {known}"}'

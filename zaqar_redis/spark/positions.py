@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,6 +23,10 @@ _FORMAT = (
     'it must be earliest, latest, or JSON like {"queue": {"epoch": "…", "offset": 7}} or '
     '{"queue": 7}; the offsets -2 and -1 are the earliest and the latest'
 )
+
+
+#: What the offset of a queue in a checkpoint has; see `spark.offsets`.
+_FIELDS = frozenset({"epoch", "offset", "parts", "initial", "from"})
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ def read(text: str) -> OffsetPositions:
     if text.lower() in (EARLIEST, LATEST):
         return text.lower()
     try:
-        given = json.loads(text)
+        given = json.loads(text, object_pairs_hook=_object)
         if not isinstance(given, dict):
             raise TypeError
         return {name: _position(name, value) for name, value in given.items()}
@@ -62,7 +66,7 @@ def read_end(text: str) -> OffsetPositions:
 def read_times(text: str) -> dict[str, int]:
     """Returns times by queue, in ms since 1970.  Raises ValueError as `read` does."""
     try:
-        given = json.loads(text)
+        given = json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError:
         given = None
     times = given.values() if isinstance(given, dict) else [None]
@@ -72,12 +76,25 @@ def read_times(text: str) -> dict[str, int]:
 
 
 def by_stored_name(positions: Mapping[str, T], project: str, *, topics: bool) -> dict[str, T]:
-    """Returns positions by stored name, without the project that checkpoints prefix."""
+    """Returns positions by stored name, without the project that checkpoints prefix.
+
+    Raises ValueError when two are of one queue.
+    """
     own, prefix = offsets.key(project, ""), rules.TOPIC_PREFIX if topics else ""
-    return {
-        prefix + key.removeprefix(own).removeprefix(prefix): position
+    return _object(
+        (prefix + key.removeprefix(own).removeprefix(prefix), position)
         for key, position in positions.items()
-    }
+    )
+
+
+def _object(members: Iterable[tuple[str, T]]) -> dict[str, T]:
+    """Returns the members of an object of JSON.  Raises ValueError when one is given twice."""
+    found: dict[str, T] = {}
+    for name, value in members:
+        if name in found:
+            raise ValueError(f'"{name}" is given twice')
+        found[name] = value
+    return found
 
 
 def _position(queue: str, value: Any) -> OffsetPosition:
@@ -85,6 +102,8 @@ def _position(queue: str, value: Any) -> OffsetPosition:
     offset = value["offset"] if isinstance(value, dict) else value
     if isinstance(offset, bool) or not isinstance(offset, int) or offset < EARLIEST_OFFSET:
         raise TypeError
+    if isinstance(value, dict) and (unknown := value.keys() - _FIELDS):
+        raise ValueError(f'"{queue}" has the unknown field "{min(unknown)}"')
     if epoch is not None and not re.fullmatch(r"[0-9a-f]{16}", str(epoch)):
         raise ValueError(
             f'the epoch of "{queue}" must be 16 hexadecimal digits in lower case, as the column '

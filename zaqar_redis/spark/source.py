@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _TABLE = "provider"
 _NO_TABLES = (
     "Spark passes the options of a table to no source in Python; use CREATE TEMPORARY VIEW … "
-    "USING zaqar OPTIONS (…) instead of CREATE TABLE"
+    "USING zaqar OPTIONS (…) instead of CREATE TABLE, and to write, "
+    'df.write.format("zaqar").options(…)'
 )
 
 
@@ -97,10 +98,12 @@ class ZaqarDataSource(DataSource):
     def _opened(self, use: str) -> tuple[SourceOptions, StoreConfig]:
         from zaqar_redis import errors
         from zaqar_redis.spark import permissions
-        from zaqar_redis.spark.options import CLAIM, READS, SINK, STREAM, WRITE, SourceOptions
+        from zaqar_redis.spark.options import CLAIM, SINK, STREAM, WRITE, SourceOptions
         from zaqar_redis.spark.stores import StoreConnections, store_config
 
-        if use in READS and not self.options:  # a table with columns of its own
+        # A table with columns of its own, or one that is written as it is created: an environment
+        # that names a store would have its rows go there.
+        if not self.options:
             raise errors.BadConfiguration(f"no option is given: {_NO_TABLES}")
         options = SourceOptions(use, self.options)
         config = store_config(options)

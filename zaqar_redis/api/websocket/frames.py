@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from zaqar_redis import rules
 from zaqar_redis.api import documents
 from zaqar_redis.api.server.sockets import encode_frame
 from zaqar_redis.api.websocket.schemas import RequestFrame
@@ -40,7 +41,7 @@ def decode(frame: bytes, binary: bool) -> RequestFrame:
         text = "Unexpected body type. Expected dict or dict like."
     except _UNTRANSLATABLE as error:
         encoding = "binary (MessagePack)" if binary else "text (JSON)"
-        why = error if binary else documents.parse_problem(error, frame)
+        why = error if binary else rules.json_problem(error, frame)
         text = f"Can't decode {encoding} request. {type(error).__name__}: {why}"
     raise FrameRejected(400, text)
 

@@ -63,7 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="per_batch",
         type=_positive,
         metavar="N",
-        help=f"messages that are archived at once ({PER_BATCH})",
+        help=f"messages that are archived at once ({PER_BATCH}), shared by the queues: some more "
+        "if these are many",
     )
     parser.add_argument(
         "--follow", action="store_true", help="continue until Ctrl-C or SIGTERM, batch by batch"

@@ -193,9 +193,9 @@ def check_json(body: bytes) -> None:
         if not body.isascii():
             body.decode()
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        why = rules.json_problem(error, body)
         raise ValueError(
-            f'the column "body" is not JSON, which messages are: {error}; '
-            "to_json(struct(…)) makes it"
+            f'the column "body" is not JSON, which messages are: {why}; to_json(struct(…)) makes it'
         ) from error
 
 
