@@ -18,6 +18,8 @@ class Finding(Record, frozen=True):
     damage: bool = True
     #: it was repaired
     mended: bool = False
+    #: nothing was found: the store was away
+    unread: bool = False
 
 
 class CheckResult(Record, frozen=True):

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from typing import Any
 
 import httpx
@@ -10,8 +12,10 @@ import pytest
 
 from tests.auth.conftest import API_KEY
 from tests.auth.test_server_api import ROLES, bearer
-from tests.support import servers
+from tests.support import openid, servers
 from tests.support.openid import OpenIdProvider
+from zaqar_redis.pool_records import Pool
+from zaqar_redis.storage import pools
 
 
 def overview(service: servers.RunningService, **headers: str) -> Any:
@@ -41,3 +45,30 @@ def test_holder_of_the_key_sees_stores_and_nodes(
     found = overview(jwt_service, **{"X-API-Key": API_KEY, "X-Project-ID": project})
     assert found["project"] == project
     assert found["nodes"]
+
+
+def test_member_sees_that_a_store_is_away_and_that_its_queues_were_not_read(
+    provider: OpenIdProvider, project: str
+) -> None:
+    async def create_in_pool(uri: str, pool: str) -> None:
+        driver = pools.create(uri, uri, {})
+        await driver.start()
+        await driver.queues.create(project, "near", {})
+        await driver.control.pools.put(Pool(name="p1", uri=pool, weight=100), canonical=pool)
+        await driver.queues.create(project, "far", {})
+        await driver.close()
+
+    options = openid.options(provider) | {"channels": {"api_key": API_KEY}}
+    with servers.redis_server() as redis, servers.redis_server() as lost:
+        asyncio.run(create_in_pool(redis.uri, lost.uri))
+        lost.signal(signal.SIGKILL)
+        with servers.service(redis.uri, options=options) as service:
+            member = bearer(provider, "member", project=project)
+
+            def is_told() -> bool:
+                alarms = overview(service, Authorization=member)["alarms"]
+                return any(each["subject"] == "store p1" for each in alarms)
+
+            servers.wait_for(is_told, "the alarm")
+            found = overview(service, Authorization=member)
+            assert (found["complete"], found["totals"]["queues"]) == (False, 1)

@@ -51,8 +51,13 @@ def _of_stores(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [each for each in found if not each["where"].startswith(("conf", "/"))]
 
 
-def test_a_good_store_has_no_findings(good: servers.RedisServer) -> None:
+def test_a_good_store_has_no_findings(good: servers.RedisServer, tmp_path: Path) -> None:
     code, found = _diagnosed("--storage", good.uri)
+    assert code == 0
+    assert found == []
+    file = tmp_path / "zaqar_redis.conf"
+    file.write_text(f"[storage]\nuri = {good.uri}\n")
+    code, found = _diagnosed("--config-file", str(file))
     assert code == 0
     assert _of_stores(found) == []
     assert [each["severity"] for each in found] == ["info"]  # no authentication, on loopback

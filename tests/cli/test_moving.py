@@ -153,7 +153,7 @@ def test_copies_are_of_all_messages(project_shell: CommandLine) -> None:
     project_shell.done("queue", "create", "other")
     _post(project_shell, "q", *map(str, range(25)))
     project_shell.shown("claim", "create", "q", "--limit", "5")
-    assert project_shell.shown("message", "copy", "q", "other") == {"moved": 25, "left": 0}
+    assert project_shell.shown("message", "copy", "q", "other") == {"copied": 25, "left": 0}
     assert (len(_bodies(project_shell, "q")), len(_bodies(project_shell, "other"))) == (20, 25)
 
 
@@ -173,8 +173,17 @@ def test_dead_letters_are_sent_back_or_elsewhere(project_shell: CommandLine) -> 
     elsewhere = project_shell.shown("queue", "redrive", "dead", "--target", "odd")
     assert (elsewhere["moved"], elsewhere["left"]) == (1, 0)
     missing = project_shell.run("queue", "redrive", "missing")
-    assert missing.returncode == 0
-    assert "queue missing has nothing to move" in missing.stderr
+    assert missing.returncode == 0  # a dead-letter queue is created by its first message
+    assert "nothing to move: The queue missing does not exist." in missing.stderr
+
+
+@pytest.mark.parametrize("verb", ["move", "copy"])
+def test_queue_to_move_from_must_exist(project_shell: CommandLine, verb: str) -> None:
+    project_shell.done("queue", "create", "other")
+    for ids in ((), ("3f0c8d53-5a0f-4b0e-0000-000000000007",)):
+        refusal = project_shell.refused("message", verb, "missing", "other", *ids)
+        assert "The queue missing does not exist." in refusal
+        assert "before it ended" not in refusal
 
 
 def test_dead_letters_of_deleted_queues_are_left_and_reported(project_shell: CommandLine) -> None:

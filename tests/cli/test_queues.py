@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -39,6 +40,8 @@ def test_messages_are_posted_listed_claimed_and_released(project_shell: CommandL
     assert (stats["posted_total"], stats["claimed_total"], stats["released_total"]) == (2, 1, 1)
     assert len(project_shell.shown("message", "list", "orders")) == 2
     assert project_shell.shown("claim", "create", "nothing") == []
+    notice = project_shell.run("claim", "create", "nothing").stderr
+    assert "nothing to claim: The queue nothing does not exist." in notice
 
 
 def test_metadata_that_have_no_effect_are_named(project_shell: CommandLine) -> None:
@@ -104,6 +107,28 @@ def test_queues_are_listed_shown_purged_and_deleted(shell: CommandLine) -> None:
     assert "--yes" in shell.refused("queue", "delete", "q00")
     shell.done("queue", "delete", "q00", "--yes")
     assert [queue["name"] for queue in shell.shown("queue", "list")] == ["q01"]
+
+
+@pytest.mark.parametrize("noun", ["queue", "topic"])
+def test_deletion_of_what_does_not_exist_says_so(shell: CommandLine, noun: str) -> None:
+    deleted = shell.run(noun, "delete", "ordres", "--yes")
+    assert deleted.returncode == 0
+    assert f"nothing to delete: The {noun} ordres does not exist." in deleted.stderr
+
+
+def test_messages_of_a_queue_that_does_not_exist_are_not_deleted(shell: CommandLine) -> None:
+    refusal = shell.refused("message", "delete", "ordres", "x", "--yes")
+    assert "The queue ordres does not exist." in refusal
+
+
+def test_bodies_are_shown_with_their_letters_and_without_what_a_terminal_obeys(
+    shell: CommandLine,
+) -> None:
+    shell.done("message", "post", "letters", json.dumps({"ünï": "中文\u202e\x9b31m\x1b"}))
+    for form in ("table", "value", "csv"):
+        shown = shell.done("message", "list", "letters", "-f", form)
+        assert "ünï" in shown
+        assert "中文\\u202e\\u009b31m\\u001b" in shown
 
 
 def test_posts_to_one_queue_of_a_full_store_are_stopped_while_it_is_consumed() -> None:

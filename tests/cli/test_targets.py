@@ -233,7 +233,9 @@ def test_implied_target_is_named_on_stderr(
 def test_destructive_command_names_its_target(
     in_process: CommandLine, redis_server: Backend, project: str
 ) -> None:
-    words = ("queue", "delete", "q", "--storage", redis_server.uri, "--project", project)
+    target_words = ("q", "--storage", redis_server.uri, "--project", project)
+    words = ("queue", "delete", *target_words)
+    in_process.done("queue", "create", *target_words)
     at = f"at the store {redis_server.uri} (--storage)"
     assert f"Delete the queue q and its messages {at}? Confirm with --yes." in in_process.refused(
         *words

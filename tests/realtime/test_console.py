@@ -79,6 +79,13 @@ def test_sign_in_needs_the_api_key(
     expect(page.get_by_role("link", name="orders")).to_be_visible()
     page.reload()
     expect(page.get_by_role("link", name="orders")).to_be_visible()
+    page.goto(f"{service.url}/console/#/queues/orders?project=another")
+    expect(page.get_by_role("button", name="Project: another")).to_be_visible()
+    expect(page.get_by_text("Queue orders does not exist.")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("button", name=f"Project: {project}")).to_be_visible()
+    page.get_by_role("link", name="orders").click()
+    expect(page.locator("[data-figure=total]")).to_have_text("1")
     page.get_by_role("button", name="Sign out").click()
     page.reload()
     expect(page.get_by_label("API key")).to_be_visible()
@@ -137,7 +144,7 @@ def test_charts_show_what_was_before_the_page_was_opened(
     servers.wait_for(lambda: charts_show(page, "7"), "the chart with what was before")
     page.get_by_role("link", name="1 hour").click()
     expect(page.locator("main")).to_have_attribute("aria-busy", "false")
-    assert page.url.endswith("#/queues/orders?range=1h")
+    assert page.url.endswith(f"#/queues/orders?range=1h&project={project}")
     servers.wait_for(lambda: charts_show(page, "7"), "the chart of the hour")
     assert figure(page, "free") == "3"
 

@@ -378,9 +378,10 @@ def test_move_of_many_is_stopped_and_begun_again(
     post(api, "orders", *range(15))
     signed_in(page, service, project, "queues/orders?tab=messages")
     held: list[Route] = []
+    moved_before = 0
 
     def hold_second(route: Route) -> None:
-        if total("others"):
+        if total("others") > moved_before:
             held.append(route)
         else:
             route.continue_()
@@ -408,6 +409,17 @@ def test_move_of_many_is_stopped_and_begun_again(
     press(page, "Move")
     expect(page.get_by_text("Done: 15 moved.")).to_be_visible()
     assert (total("orders"), total("others")) == (0, 35)
+    post(api, "orders", *range(20))
+    moved_before = 35
+    held.clear()
+    page.route("**/move", hold_second)
+    press(page, "Move all to a queue")
+    page.get_by_role("dialog").get_by_label("To the queue").fill("others")
+    press(page, "Move")
+    servers.wait_for(is_held, "the second page of messages")
+    page.get_by_role("link", name="Topics").click()
+    left = "Moving from orders has stopped, since its page was left: 10 moved."
+    expect(page.get_by_text(left)).to_be_visible()
 
 
 def test_connections_are_found_and_disconnected(

@@ -142,7 +142,8 @@ def test_login_that_ends_asks_again_and_comes_back_to_the_view(
     page.get_by_label("API key").fill(KEY)
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="orders")).to_be_visible()
-    assert page.url.endswith("#/queues/orders?tab=messages")
+    assert page.url.endswith(f"#/queues/orders?tab=messages&project={project}")
+    expect(page.get_by_role("button", name=f"Project: {project}")).to_be_visible()
 
 
 @pytest.mark.nightly

@@ -66,7 +66,7 @@ def test_user_of_an_openid_provider_stays_signed_in(
     page.goto(f"{service.url}/console/#/queues/orders")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="orders")).to_be_visible()
-    assert page.url == f"{service.url}/console/#/queues/orders"
+    assert page.url == f"{service.url}/console/#/queues/orders?project={project}"
     expect(page.locator("#who")).to_have_text("ann: reader")
     expect(page.locator("[data-figure=total]")).to_have_text("1")
 
@@ -168,6 +168,19 @@ def test_member_writes_in_the_own_project_only(
     expect(page.get_by_role("heading", name="orders")).to_be_visible()
     page.reload()
     expect(chosen).to_be_visible()
+
+
+def test_address_of_another_project_is_refused_to_a_member_and_shows_nothing_of_the_own_one(
+    page: Page, service: servers.RunningService, provider: OpenIdProvider, project: str
+) -> None:
+    page.goto(f"{service.url}/console/#/queues/orders")
+    sign_in_with_token(page, provider.token(project=project))
+    expect(page.get_by_role("button", name=f"Project: {project}")).to_be_visible()
+    page.goto(f"{service.url}/console/#/queues/orders?project=other")
+    expect(page.get_by_text("You do not belong to the project other.")).to_be_visible()
+    expect(page.locator("main h2")).to_have_count(0)
+    page.go_back()
+    expect(page.get_by_role("heading", name="orders")).to_be_visible()
 
 
 def test_page_connects_to_itself_and_the_provider_only(

@@ -17,11 +17,13 @@ _NEAR = 0.75
 _OPTIONAL = [
     (re.compile(paths), needs)
     for paths, needs in (
-        (r"/v2/(pools|flavors|rebalance)\b|/v2/queues/[^/]+/pool$", "[DEFAULT] pooling"),
-        (r"/v2/quotas\b", "[DEFAULT] pooling"),
-        (r"/(connection|emulation|api)\b", "[channels] enabled"),
-        (r"/console\b", "[channels] enabled and console"),
-        (r"/metrics$", "[metrics] port, which is another port than this one"),
+        (
+            r"/v2/(pools|flavors|rebalance|quotas)\b|/v2/queues/[^/]+/pool$",
+            "it needs the option [DEFAULT] pooling",
+        ),
+        (r"/(connection|emulation|api)\b", "it needs the option [channels] enabled"),
+        (r"/console\b", "it needs the option [channels] enabled and console"),
+        (r"/metrics$", "metrics have a port of their own, the option [metrics] port"),
     )
 ]
 
@@ -48,7 +50,7 @@ class RouteAdvice:
             return _for_operators(method, path)
         for pattern, needs in _OPTIONAL:
             if pattern.match(path) and not any(pattern.match(each) for each in self._served):
-                return f"This service does not have {path}: it needs the option {needs}."
+                return f"This service does not have {path}: {needs}."
         meant = self._meant(path)
         what = f"did you mean {meant}?" if meant else "GET /openapi.json lists what there is."
         return f"There is nothing at {path}: {what}"

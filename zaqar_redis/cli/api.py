@@ -252,7 +252,16 @@ class ApiClient:
 
     def require(self, source: str) -> None:
         """Raises Missing if a queue or topic, a path below ``/v2``, does not exist."""
-        self.request("GET", f"{source}/stats", detailed=True)
+        self.require_shown(f"{source}/stats")
+
+    def require_shown(self, path: str) -> None:
+        """The same of whatever GET shows at a path."""
+        try:
+            self.request("GET", path, detailed=True)
+        except Missing:
+            raise
+        except CommandFailed:
+            pass  # e.g. without the right to look
 
     def _check_source(self, path: str) -> None:
         """Raises Missing if nothing is listed of a queue or topic that does not exist."""

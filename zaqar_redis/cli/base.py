@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from cliff.command import Command
 
 from zaqar_redis import rules
 from zaqar_redis.cli import target
-from zaqar_redis.cli.api import ApiClient, CommandFailed, open_api, print_warning
+from zaqar_redis.cli.api import ApiClient, CommandFailed, Missing, open_api, print_warning
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -112,6 +112,14 @@ class TargetCommand(ShellCommand):
         if self.app.options.verbose_level >= verbosity:
             print_warning(text)
 
+    @contextlib.contextmanager
+    def noticing(self, consequence: str) -> Iterator[None]:
+        """What is missing is no failure of the command, which says so."""
+        try:
+            yield
+        except Missing as missing:
+            self.print_notice(f"{consequence}: {missing}", verbosity=1)
+
     def warn_incomplete(self, text: str) -> None:
         """Says what was not done, or is not shown, and sets the exit code."""
         print_warning(text)
@@ -199,6 +207,19 @@ class Column:
     field: str = ""
     #: makes lists and objects a text, for formats without these
     as_text: Callable[[Any], str] | None = None
+
+
+def json_text(value: object, indent: int | None = None) -> str:
+    """Returns JSON for people: with its letters, and what does not print as escapes.
+
+    A body may have characters that a terminal obeys, or that turn the direction of a line.
+    """
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text
+    )
 
 
 #: A name stands for a column that is named like its field.

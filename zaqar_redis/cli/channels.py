@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 from typing import Any
 
@@ -21,6 +20,7 @@ from zaqar_redis.cli.base import (
     Table,
     bounded_int,
     header_value,
+    json_text,
     table,
 )
 from zaqar_redis.cli.messages import parse_body
@@ -33,12 +33,12 @@ _KEY = "ZAQAR_REDIS_API_KEY"
 _DEFAULT_LIMIT = 20
 #: The limit of one call for a queue, and far more than the history of most channels.
 _MAX_LIMIT = 1000
-_HISTORY = ("offset", "time", "user", Column("data", as_text=json.dumps))
+_HISTORY = ("offset", "time", "user", Column("data", as_text=json_text))
 _PRESENCE = (
     "client",
     "user",
-    Column("conn_info", as_text=json.dumps),
-    Column("chan_info", as_text=json.dumps),
+    Column("conn_info", as_text=json_text),
+    Column("chan_info", as_text=json_text),
 )
 _NODES = (
     "name",

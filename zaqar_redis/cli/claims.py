@@ -50,6 +50,9 @@ class CreateClaim(FittedListCommand):
                 wait=parsed_args.wait,
                 with_attributes=True,
             )
+            if not answer:
+                with self.noticing("nothing to claim"):
+                    api.require(self.path(parsed_args))
         claimed = [
             message | {"claim": message["href"].rpartition("claim_id=")[2]}
             for message in (answer["messages"] if answer else ())

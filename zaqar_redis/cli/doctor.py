@@ -44,7 +44,8 @@ class Doctor(TargetCommand, Lister):
     subscriptions what the service has found in its last round. Nothing is changed. Exits with 0
     when there is nothing worse than info, 3 when the worst finding is a warning, 4 when it is
     critical.
-    Give the configuration of the service. Example:
+    Give the configuration of the service; with --storage alone the stores are all it looks at.
+    Example:
 
         zaqar-redis doctor --config-file /etc/zaqar_redis/zaqar_redis.conf
     """
@@ -52,7 +53,10 @@ class Doctor(TargetCommand, Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         quiet_logging(channels=True)  # the findings say what is unreachable
         conf = configuration.read([], parsed_args.config_file)
-        found = sort_alarms([*_configuration(conf), *self._stores(conf)])
+        # A store that is named without a configuration says nothing about a service.
+        of_service = conf.config_file or not self.target.is_explicit
+        configured = _configuration(conf) if of_service else ()
+        found = sort_alarms([*configured, *self._stores(conf)])
         if found:
             self.exit_code = _CODES[found[0].severity]
         return ("severity", "where", "what", "remedy"), [_row(each) for each in found]

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
+from io import TextIOWrapper
 
 import autopage.argparse
 from cliff.app import App
@@ -123,6 +124,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if isinstance(sys.stdout, TextIOWrapper):  # a terminal may lack the letters of a body
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return int(ZaqarRedisShell().run(arguments or ["--help"]))
     finally:

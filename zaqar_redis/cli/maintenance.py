@@ -8,10 +8,10 @@ import argparse
 from cliff.lister import Lister
 from tqdm import tqdm
 
-from zaqar_redis.check_records import CheckResult
+from zaqar_redis.check_records import CheckResult, Finding
 from zaqar_redis.cli import stores
 from zaqar_redis.cli.api import CommandFailed
-from zaqar_redis.cli.base import Row, Table, TargetCommand
+from zaqar_redis.cli.base import INCOMPLETE, Row, Table, TargetCommand
 from zaqar_redis.storage.contract import Driver, Sweeper
 
 
@@ -21,7 +21,8 @@ class CheckStore(TargetCommand, Lister):
     A finding is either damage, which no service causes by itself: keys that were evicted,
     edited or lost; or a harmless leftover of a process that died. --repair repairs what it
     can: it removes keys that belong to nothing, and loses no existing message. The service
-    may run meanwhile. Exits with 1 when damage is left. Example:
+    may run meanwhile. A store that is away is a finding of the kind unread. Exits with 1 when
+    damage is left, else with 5 when a store was not read. Example:
 
         zaqar-redis check --storage redis://127.0.0.1:6379/0
     """
@@ -32,8 +33,9 @@ class CheckStore(TargetCommand, Lister):
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        self._damaged = False
-        return super().run(parsed_args) or int(self._damaged)
+        self._damaged = self._unread = False
+        code = super().run(parsed_args) or int(self._damaged)
+        return code or (INCOMPLETE if self._unread else 0)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         with stores.open_store(parsed_args, self.target) as (driver, runner):
@@ -60,9 +62,9 @@ class CheckStore(TargetCommand, Lister):
                 messages += checked.messages
                 rows += _rows(checked)
                 on_progress(checked.queue, 0)
-                self._damaged |= any(
-                    finding.damage and not finding.mended for finding in checked.findings
-                )
+                for finding in checked.findings:
+                    self._damaged |= finding.damage and not finding.mended
+                    self._unread |= finding.unread
         return rows
 
 
@@ -72,12 +74,18 @@ def _rows(checked: CheckResult) -> list[Row]:
             checked.store,
             checked.project,
             checked.queue,
-            "damage" if finding.damage else "leftover",
+            _kind(finding),
             finding.mended,
             finding.what,
         )
         for finding in checked.findings
     ]
+
+
+def _kind(finding: Finding) -> str:
+    if finding.unread:
+        return "unread"
+    return "damage" if finding.damage else "leftover"
 
 
 async def _sweep(sweeper: Sweeper) -> int:

@@ -29,6 +29,7 @@ from zaqar_redis.cli.base import (
     Table,
     bounded_int,
     brief_progress,
+    json_text,
     table,
 )
 from zaqar_redis.cli.fitting import fit
@@ -36,8 +37,8 @@ from zaqar_redis.cli.paged_lists import PagedListCommand
 from zaqar_redis.cli.queues import QueueCommand
 
 Message = dict[str, Any]
-ATTRIBUTES = Column("attributes", as_text=json.dumps)
-COLUMNS = ("id", "age", "ttl", ATTRIBUTES, Column("body", as_text=json.dumps))
+ATTRIBUTES = Column("attributes", as_text=json_text)
+COLUMNS = ("id", "age", "ttl", ATTRIBUTES, Column("body", as_text=json_text))
 
 
 def parse_body(text: str) -> Any:
@@ -187,6 +188,7 @@ class DeleteMessage(QueueCommand, DestructiveCommand):
         self.confirm(parsed_args, f"Delete {number} of the messages of {parsed_args.name}")
         refused = []
         with self.open_api(parsed_args) as api:
+            api.require(self.path(parsed_args))
             for message in parsed_args.message:
                 path = f"{self.path(parsed_args)}/messages/{quote(message, safe='')}"
                 try:
@@ -245,7 +247,7 @@ class TailMessage(QueueCommand):
                 [] if parsed_args.from_start else follower.last_messages(parsed_args.lines)
             )
             for message in chain(last_messages, follower.new_messages()):
-                line = f"{message['id']}  {json.dumps(message['body'])}"
+                line = f"{message['id']}  {json_text(message['body'])}"
                 print(json.dumps(message) if parsed_args.json else line, flush=True)
 
 

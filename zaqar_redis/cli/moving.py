@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -14,13 +13,14 @@ from typing import Any
 from cliff.show import ShowOne
 from tqdm import tqdm
 
-from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, print_warning
+from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, CommandFailed, print_warning
 from zaqar_redis.cli.base import (
     Column,
     Row,
     Table,
     bounded_int,
     brief_progress,
+    json_text,
     resource_name,
     table,
 )
@@ -34,7 +34,7 @@ _PEEKED = (
     Column("claims", field="claim_count"),
     *("claim", "claim_client_id", "until", "dead_letter_from"),
     ATTRIBUTES,
-    Column("body", as_text=json.dumps),
+    Column("body", as_text=json_text),
 )
 _MOVED, _LEFT = "moved", "left"
 _CONTAINS = "only those whose body has this text, as JSON or with its escapes decoded"
@@ -137,20 +137,27 @@ class MovingCommand(QueueCommand, ShowOne):
         try:
             with self.open_api(parsed_args) as api:
                 self._move(api, parsed_args)
-        except BaseException:  # Ctrl-C too: what is done is done, and the rest can be done later
-            print_warning(
-                f"{self._summary()} before it ended. Run the same command again to go on: none is "
-                + ("copied twice." if self.copies else f"moved twice; {_HELD}.")
-            )
+        except BaseException as error:  # Ctrl-C too: what is done is done, the rest can be later
+            if any(self.counts.values()) or not isinstance(error, CommandFailed):
+                print_warning(
+                    f"{self._summary()} before it ended. Run the same command again to go on: none "
+                    "is " + ("copied twice." if self.copies else f"moved twice; {_HELD}.")
+                )
             raise
-        if not any(self.counts.values()):
-            text = f"queue {parsed_args.name} has nothing to {'copy' if self.copies else 'move'}"
+        return (self._done, _LEFT), (self.counts[_MOVED], self.counts[_LEFT])
+
+    @property
+    def _done(self) -> str:
+        return "copied" if self.copies else _MOVED
+
+    def _note_nothing(self, api: ApiClient, parsed: argparse.Namespace) -> None:
+        with self.noticing("nothing to move"):  # its first message creates a dead-letter queue
+            api.require(self.path(parsed))
+            text = f"queue {parsed.name} has nothing to {'copy' if self.copies else 'move'}"
             self.print_notice(text, verbosity=1)
-        return tuple(self.counts), tuple(self.counts.values())
 
     def _summary(self) -> str:
-        done = "copied" if self.copies else "moved"
-        return f"{self.counts[_MOVED]} messages {done}, {self.counts[_LEFT]} left"
+        return f"{self.counts[_MOVED]} messages {self._done}, {self.counts[_LEFT]} left"
 
     def _move(self, api: ApiClient, parsed: argparse.Namespace) -> None:
         pace = RateLimiter(parsed.rate)
@@ -171,6 +178,8 @@ class MovingCommand(QueueCommand, ShowOne):
                 self.counts[_LEFT] += len(answer["left"])
                 self.missing_origins.update(answer.get("missing_origins", {}))
                 progress.update(len(answer["moved"]))
+        if not any(self.counts.values()):
+            self._note_nothing(api, parsed)
 
     def _total(self, api: ApiClient, parsed: argparse.Namespace) -> int | None:
         """Returns how many there are to move; None: that is not known before."""
@@ -201,6 +210,7 @@ class MoveMessage(MovingCommand):
     def ids(
         self, api: ApiClient, parsed: argparse.Namespace, on_page: Callable[[], object]
     ) -> Iterator[str]:
+        api.require(self.path(parsed))
         if parsed.message:
             yield from parsed.message
         else:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
@@ -22,6 +21,7 @@ from zaqar_redis.cli.base import (
     Table,
     bounded_int,
     json_object,
+    json_text,
     table,
 )
 from zaqar_redis.cli.resources import (
@@ -51,7 +51,7 @@ class ListNamedResource(ListResource):
         return parser
 
     def shown(self, parsed: argparse.Namespace) -> Columns:
-        return ("name", Column("metadata", as_text=json.dumps)) if parsed.detailed else ("name",)
+        return ("name", Column("metadata", as_text=json_text)) if parsed.detailed else ("name",)
 
     def chosen(self, parsed: argparse.Namespace) -> dict[str, object]:
         """Returns the query."""
@@ -216,7 +216,7 @@ class InspectQueue(QueueCommand, ShowOne):
         shown["metadata"] = metadata
         columns: Columns = [
             *list(shown)[:-1],
-            Column("metadata", as_text=partial(json.dumps, indent=1)),
+            Column("metadata", as_text=partial(json_text, indent=1)),
         ]
         names, [values] = table(columns, [shown], parsed_args)
         return names, values
@@ -288,6 +288,8 @@ class DeleteQueue(QueueCommand, DeleteResource):
 
     Example: zaqar-redis queue delete orders --yes
     """
+
+    probe = "/stats"
 
     def question(self, parsed: argparse.Namespace) -> str:
         return f"Delete the {self.noun} {parsed.name} and its messages"

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 from urllib.parse import quote
 
 from zaqar_redis import rules
-from zaqar_redis.cli.base import Column
+from zaqar_redis.cli.base import Column, json_text
 from zaqar_redis.cli.resources import (
     DeleteResource,
     ListResource,
@@ -43,7 +42,7 @@ class QuotaCommand(NamedResourceCommand):
     noun = "quota"
     argument = "project"
     argument_type = staticmethod(project_name)
-    columns = (*_COLUMNS, Column("usage", as_text=json.dumps))
+    columns = (*_COLUMNS, Column("usage", as_text=json_text))
 
     def path(self, parsed: argparse.Namespace) -> str:
         return f"/quotas/{quote(parsed.name)}"

@@ -105,10 +105,16 @@ class PutResource(ShowResource):
 class DeleteResource(NamedResourceCommand, DestructiveCommand):
     """Base of the commands that delete one resource."""
 
+    #: the path below a resource that exists if it does; None: DELETE says so itself
+    probe: ClassVar[str | None] = None
+
     def question(self, parsed: argparse.Namespace) -> str:
         return f"Delete the {self.noun} {parsed.name}"
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.confirm(parsed_args, self.question(parsed_args))
         with self.open_api(parsed_args) as api:
+            if self.probe is not None:
+                with self.noticing("nothing to delete"):
+                    api.require_shown(f"{self.path(parsed_args)}{self.probe}")
             api.request("DELETE", self.path(parsed_args))

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from zaqar_redis.cli.base import (
     Table,
     bounded_int,
     json_object,
+    json_text,
     resource_name,
     table,
 )
@@ -97,10 +97,10 @@ class ShowSubscription(SubscriptionCommand, ShowResource):
         document = api.request("GET", self.path(parsed), detailed=True)
         columns = (
             *("id", "source", "subscriber", "ttl", "age", "confirmed", "paused"),
-            Column("options", as_text=json.dumps),
+            Column("options", as_text=json_text),
             *_COUNTS,
             "failing_since",
-            Column("last_failure", as_text=lambda failure: json.dumps(failure) if failure else ""),
+            Column("last_failure", as_text=lambda failure: json_text(failure) if failure else ""),
         )
         names, [values] = table(columns, [_flat(document)], parsed)
         return names, values
@@ -212,6 +212,8 @@ class DeleteSubscription(SubscriptionCommand, DeleteResource):
 
     Example: zaqar-redis subscription delete ID --queue orders --yes
     """
+
+    probe = ""
 
 
 class ConfirmSubscription(SubscriptionCommand):

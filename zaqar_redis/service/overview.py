@@ -94,6 +94,8 @@ class OverviewService:
             *node_alarms(nodes, self._missing(nodes) if everything else (), away),
             *alarms,
         ]
+        if not everything:
+            found += map(_away, sorted({*figures.unavailable, *topics.unavailable}))
         failing = [*_failing("queues", figures), *_failing("topics", topics)]
         failing.sort(key=lambda each: each.subscriptions.since)
         return Overview(figures, failing, stores, nodes, sort_alarms(found))
@@ -140,6 +142,17 @@ class OverviewService:
 
     async def _largest_queues(self) -> Mapping[str, Sequence[LargeQueue]]:
         return {} if self._history is None else await _told(self._history.largest_queues(), {})
+
+
+def _away(store: str) -> Alarm:
+    """Returns what those see who do not run the installation."""
+    return Alarm(
+        "critical",
+        f"store {store}",
+        f"Store {store} is away: queues and topics of this project that are in it can be neither "
+        "read nor written.",
+        "Tell whoever runs the service, if it lasts.",
+    )
 
 
 def _failing(kind: Literal["queues", "topics"], found: ProjectFigures) -> Iterator[FailingSource]:

@@ -214,6 +214,8 @@ class _ProjectWatch:
         self.found: ProjectFigures | None = None
         #: what is being read, by name
         self._reading: dict[str, QueueRow] = {}
+        #: stores whose queues were all read once
+        self._read_stores: set[str] = set()
         self.first = asyncio.Event()
         self.task = asyncio.create_task(self._run(), name="queue figures")
 
@@ -262,7 +264,8 @@ class _ProjectWatch:
             totals.add(rows[begin : begin + _CHUNK])
             await asyncio.sleep(0)
         self._reading = {}
-        complete = len(rows) < _QUEUES_MAX and not (unavailable and not before)
+        self._read_stores.update(set(names).difference(unavailable))
+        complete = len(rows) < _QUEUES_MAX and self._read_stores.issuperset(unavailable)
         return ProjectFigures(rows, totals, time.time(), complete, unavailable)
 
     async def _read_store(self, name: str, before: dict[str, QueueRow], share: int) -> bool:

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The address of a view: #/view/name?parameters. It has all that is chosen, so that it can be
-// shared, and the browser's "back" goes through it.
+// The address of a view: #/view/name?parameters. It has all that is chosen, the project too, so
+// that it can be shared, and the browser's "back" goes through it.
 
-export function address(view, name = "", params = {}) {
+let shownProject = "";
+
+// All addresses are of this project from now on, unless they name another one.
+export function setProject(name) {
+  shownProject = name;
+}
+
+export function address(view, name = "", { project = shownProject, ...params } = {}) {
   const path = name ? `#/${view}/${encodeURIComponent(name)}` : `#/${view}`;
-  const given = Object.entries(params).filter(([, value]) => value !== "" && value !== null);
+  const given = Object.entries({ ...params, project })
+    .filter(([, value]) => value !== "" && value !== null);
   return given.length ? `${path}?${new URLSearchParams(given)}` : path;
 }
 

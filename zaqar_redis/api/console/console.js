@@ -2,7 +2,7 @@
 // The page: sign-in, the view that is shown, and its refresh.
 
 import { Access } from "./access.js";
-import { address, current, markCurrent } from "./address.js";
+import { address, current, markCurrent, setProject } from "./address.js";
 import { Channel } from "./channel.js";
 import { Channels } from "./channels.js";
 import { Connections } from "./connections.js";
@@ -90,7 +90,13 @@ function told(error) {
 function route() {
   if (!server) return;
   const { view: name, name: entry, params } = current();
+  if (params.project && params.project !== session.project) {
+    leave(); // what is shown is of another project
+    open(credential()).catch((error) => showProblem(told(error)));
+    return;
+  }
   const wanted = Object.hasOwn(VIEWS, name) ? name : "overview";
+  if (!params.project) history.replaceState(null, "", address(wanted, entry, params));
   const [title, List, Entry] = VIEWS[wanted];
   const Wanted = entry && Entry ? Entry : List;
   const identity = `${wanted}/${entry}`;
@@ -144,12 +150,16 @@ const renew = async (credential) =>
 
 // Only a request shows whether the service accepts a credential, and for which project.
 async function open(credential) {
-  const wanted = new Server(credential, sessionStorage.getItem(PROJECT) ?? "", renew);
+  const project = current().params.project ?? sessionStorage.getItem(PROJECT) ?? "";
+  const wanted = new Server(credential, project, renew);
   const found = await wanted.session();
   leave();
   session = found;
   server = wanted;
   server.project = session.project;
+  sessionStorage.setItem(PROJECT, session.project);
+  setProject(session.project);
+  for (const link of at("views").children) link.href = address(link.dataset.view);
   setText(at("project"), `Project: ${session.project}`);
   setText(at("who"), [session.user, rolesOf(session)].filter(Boolean).join(": "));
   at("sign-out").hidden = isFree();
@@ -220,21 +230,23 @@ async function submit(event) {
   }
 }
 
+const credential = () => credentials.load() ?? { headers: {}, refresh: null };
+
 async function changeProject(name) {
-  const before = sessionStorage.getItem(PROJECT);
-  sessionStorage.setItem(PROJECT, name);
+  const { hash } = location;
+  const { view: of, name: entry, params } = current();
+  history.replaceState(null, "", address(of, entry, { ...params, project: name }));
   try {
-    await open(credentials.load() ?? { headers: {}, refresh: null });
+    await open(credential());
   } catch (error) {
-    if (before === null) sessionStorage.removeItem(PROJECT);
-    else sessionStorage.setItem(PROJECT, before);
+    history.replaceState(null, "", hash);
     throw error;
   }
 }
 
 function listen() {
   at("views").append(...Object.entries(VIEWS).map(([name, [title]]) =>
-    make("a", { href: address(name) }, title)));
+    make("a", { "data-view": name }, title)));
   at("skip").addEventListener("click", (event) => {
     event.preventDefault(); // the address is that of the view
     main.focus();
@@ -244,7 +256,10 @@ function listen() {
   at("kind").hidden = at("kind").options.length < 2;
   at("kind").addEventListener("change", showKind);
   at("sign-in").addEventListener("submit", submit);
-  at("sign-out").addEventListener("click", () => signOut(""));
+  at("sign-out").addEventListener("click", () => {
+    history.replaceState(null, "", "#/"); // its project may be closed to the next user
+    signOut("");
+  });
   at("project").addEventListener("click", () =>
     chooseProject({ server, session }, changeProject));
   window.addEventListener("hashchange", route);

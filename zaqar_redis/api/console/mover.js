@@ -3,7 +3,7 @@
 // from, or all that are free to another queue.
 
 import { act, field } from "./dialog.js";
-import { button, count, make, setText } from "./dom.js";
+import { announce, button, count, make, setText } from "./dom.js";
 import { markerOf, pathOf } from "./server.js";
 
 // Messages of one request: no service allows less for a page by default.
@@ -13,6 +13,7 @@ const NAMED = 10;
 
 export class Mover {
   #isRunning = false;
+  #done = 0;
 
   constructor(context, name) {
     this.context = context;
@@ -31,7 +32,10 @@ export class Mover {
   }
 
   close() {
+    if (!this.#isRunning) return;
     this.#isRunning = false;
+    announce(`Moving from ${this.name} has stopped, since its page was left: ` +
+      `${count(this.#done)} moved. It can be begun again there.`, { isProblem: true });
   }
 
   #show(isRunning) {
@@ -88,29 +92,29 @@ export class Mover {
 
   async #run(steps, already) {
     const { server, refresh } = this.context;
-    let done = already;
+    this.#done = already;
     let left = 0;
     const missing = new Map();
     this.#show(true);
     try {
       const { messages } = await server.queues("GET", `${pathOf(this.name)}/stats`);
-      this.bar.max = Math.max(1, messages.free + done);
-      this.bar.value = done;
+      this.bar.max = Math.max(1, messages.free + this.#done);
+      this.bar.value = this.#done;
       for await (const result of steps) {
-        done += result.moved.length;
+        this.#done += result.moved.length;
         left += result.left.length;
         for (const [queue, number] of Object.entries(result.missing_origins ?? {})) {
           missing.set(queue, (missing.get(queue) ?? 0) + number);
           left -= number;
         }
-        this.bar.value = done;
-        setText(this.status, `${count(done)} moved.`);
+        this.bar.value = this.#done;
+        setText(this.status, `${count(this.#done)} moved.`);
         if (!this.#isRunning) break;
       }
-      setText(this.status, `${this.#isRunning ? "Done" : "Stopped"}: ${count(done)} moved.` +
+      setText(this.status, `${this.#isRunning ? "Done" : "Stopped"}: ${count(this.#done)} moved.` +
         `${stayed(missing)}${left ? ` Left, claimed or gone: ${count(left)}.` : ""}`);
     } catch (error) {
-      setText(this.status, `Stopped after ${count(done)}: ${error.message} It is safe to begin again.`);
+      setText(this.status, `Stopped after ${count(this.#done)}: ${error.message} It is safe to begin again.`);
     } finally {
       this.#show(false);
       refresh();

@@ -23,8 +23,9 @@ export function chooseProject({ server, session }, choose) {
         input.value = name;
         input.form.requestSubmit();
       }, { "aria-current": name === session.project ? "true" : null }))));
-    setText(note, found.length > SHOWN || !isComplete
-      ? "There are more: type a part of the name, or the whole one." : "");
+    const more = found.length > SHOWN ? "There are more: type a part of the name." : "";
+    setText(note, isComplete ? more
+      : "Not all stores have told their projects: type the whole name of one that is missing.");
   };
   if (session.may.includes("console:projects")) {
     setText(note, "Looking for projects…");

@@ -131,7 +131,10 @@ const told = (value) => value !== undefined && Math.abs(value) < Number.MAX_SAFE
 
 function attribute(name, schema, value) {
   const notes = [schema.description.replaceAll("`", "")];
-  if (told(schema.minimum)) notes.push(`${count(schema.minimum)} to ${count(schema.maximum)}.`);
+  if (told(schema.minimum)) {
+    notes.push(told(schema.maximum) ? `${count(schema.minimum)} to ${count(schema.maximum)}.`
+      : `At least ${count(schema.minimum)}.`);
+  }
   if (schema.default !== undefined) notes.push(`Default: ${schema.default}.`);
   if (isBoolean(schema)) {
     return field(name, { name, type: "checkbox", checked: Boolean(value) }, notes.join(" "));

@@ -61,7 +61,7 @@ export function notesOn({ complete, unavailable }, kind) {
   const notes = complete ? [] : [`Not all ${kind} have been read yet.`];
   if (unavailable.length) {
     notes.push(`Stores that are away: ${unavailable.join(", ")}. ` +
-      `Their ${kind} are shown as they were.`);
+      `Their ${kind} are shown as they were last read.`);
   }
   return notes.join(" ");
 }

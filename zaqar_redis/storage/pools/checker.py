@@ -49,7 +49,8 @@ class PooledChecker:
                     async for checked in self._store(store, repair, catalogued, on_progress):
                         yield checked
                 except errors.Unavailable as why:
-                    yield CheckResult(store=name, findings=(Finding(what=why.text),))
+                    finding = Finding(what=why.text, damage=False, unread=True)
+                    yield CheckResult(store=name, findings=(finding,))
 
     async def _moves(self, repair: bool) -> AsyncIterator[CheckResult]:
         if repair:
