@@ -36,11 +36,11 @@ _UNTIL_NOTED = """() => new Promise((done) => {
 def signed_in(
     page: Page, service: servers.RunningService, project: str, view: str = "queues"
 ) -> None:
-    """Opens a view with the key and project of a signed-in session."""
+    """Opens a view of a project with the key of a signed-in session."""
     credential = json.dumps({"headers": {"X-API-Key": KEY}, "refresh": None})
-    known = {"zaqar-redis.credential": credential, "zaqar-redis.project": project}
+    known = {"zaqar-redis.credential": credential}
     page.add_init_script(f"Object.assign(sessionStorage, {json.dumps(known)}); {_NOTE_ADDRESS}")
-    page.goto(f"{service.url}/console/#/{view}")
+    page.goto(f"{service.url}/console/#/{view}{'&' if '?' in view else '?'}project={project}")
     page.evaluate(_UNTIL_NOTED)
 
 
