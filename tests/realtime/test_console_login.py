@@ -178,7 +178,7 @@ def test_address_of_another_project_is_refused_to_a_member_and_shows_nothing_of_
     expect(page.get_by_role("button", name=f"Project: {project}")).to_be_visible()
     page.goto(f"{service.url}/console/#/queues/orders?project=other")
     expect(page.get_by_text("You do not belong to the project other.")).to_be_visible()
-    expect(page.locator("main h2")).to_have_count(0)
+    expect(page.get_by_role("heading", name="orders")).to_have_count(0)
     page.go_back()
     expect(page.get_by_role("heading", name="orders")).to_be_visible()
 

@@ -213,6 +213,7 @@ function showKind() {
   at("named").hidden = !kind.named;
   at("secrets").hidden = !kind.headers;
   at("name").required = Boolean(kind.named);
+  at("name").disabled = !kind.named; // else its pattern would hold for other kinds
   at("secret").required = Boolean(kind.headers);
 }
 
