@@ -66,9 +66,14 @@ def test_member_sees_that_a_store_is_away_and_that_its_queues_were_not_read(
             member = bearer(provider, "member", project=project)
 
             def is_told() -> bool:
-                alarms = overview(service, Authorization=member)["alarms"]
-                return any(each["subject"] == "store p1" for each in alarms)
+                found = overview(service, Authorization=member)
+                assert not found["complete"]
+                is_alarm = any(each["subject"] == "store p1" for each in found["alarms"])
+                return is_alarm and found["totals"]["queues"] == 1
 
             servers.wait_for(is_told, "the alarm")
-            found = overview(service, Authorization=member)
-            assert (found["complete"], found["totals"]["queues"]) == (False, 1)
+            other = bearer(provider, "member", project=f"{project}-other")
+            servers.wait_for(
+                lambda: overview(service, Authorization=other)["complete"], "the other project"
+            )
+            assert overview(service, Authorization=other)["alarms"] == []

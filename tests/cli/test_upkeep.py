@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import signal
 
 import pytest
 
@@ -48,6 +50,13 @@ def test_pool_named_as_storage_is_checked_alone(store_shell: CommandLine) -> Non
             assert client.keys("zr:{control}:*") == [b"zr:{control}:format"]
             client.delete("zr:{default/orders}:ready")
         assert [row["kind"] for row in store_shell.shown("check", "--repair")] == ["damage"]
+        pool.signal(signal.SIGKILL)
+        outcome = store_shell.run("check", "-f", "json")
+        assert outcome.returncode == 5
+        assert [(row["pool"], row["kind"]) for row in json.loads(outcome.stdout)] == [
+            ("one", "unread")
+        ]
+        assert "store one is away: what is there was not checked" in outcome.stderr
 
 
 def test_sweep_deletes_expired_messages(

@@ -148,17 +148,20 @@ def test_usage_counts_what_is_known_while_a_pool_is_lost(project: str) -> None:
         quota = Quota(requests=-1, queues=9, messages=9, bytes=-1, sockets=-1)
         known, new = (UsageMeter(driver.queues, project, quota) for _ in range(2))
         await known.measure()
-        assert (known.usage.queues, known.usage.messages, known.is_complete) == (4, 4, True)
+        assert (known.usage.queues, known.usage.messages, known.away) == (4, 4, frozenset())
         lost.signal(signal.SIGKILL)
         for meter, messages in ((known, 4), (new, 2)):
             await meter.measure()
             assert (meter.usage.queues, meter.usage.messages) == (4, messages)
-            assert not meter.is_complete
+            assert meter.away == {"p1"}
+        await driver.queues.purge(project, "near")
+        await known.measure()
+        assert (known.usage.queues, known.usage.messages) == (4, 3)
         lost.start()
         async with asyncio.timeout(60):
-            while not new.is_complete:
+            while new.away:
                 await new.measure()
-        assert (new.usage.queues, new.usage.messages) == (4, 4)
+        assert (new.usage.queues, new.usage.messages) == (4, 3)
         await driver.close()
 
     with servers.redis_server(fsync="always") as lost, servers.redis_server() as default:

@@ -391,10 +391,11 @@ async def _expire_between_attempts(
 ) -> None:
     async with endpoint(answer(500)) as found, local_notifier(uri) as (driver, _):
         await driver.queues.create(project, "q", {})
-        policy = {"retries_with_no_delay": 1, "minimum_delay": 3, "maximum_delay": 3}
+        # Longer than the machine may stand still: the first attempt begins before it expires.
+        policy = {"retries_with_no_delay": 1, "minimum_delay": 10, "maximum_delay": 10}
         id = await subscribe(driver, project, found.uri(), ordered=True, _retry_policy=policy)
-        message = NewMessage(body=b'"brief"', ttl=1)
-        await driver.messages.post(project, "q", [message], client="", default_ttl=1, size=0)
+        message = NewMessage(body=b'"brief"', ttl=8)
+        await driver.messages.post(project, "q", [message], client="", default_ttl=8, size=0)
         await _wait_for_state(driver, project, id, lambda state: state.failed == 1)
         assert driver.subscription_deliveries is not None
         (found_state,) = await driver.subscription_deliveries.states(project, "q", [id])

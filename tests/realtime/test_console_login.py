@@ -181,6 +181,20 @@ def test_address_of_another_project_is_refused_to_a_member_and_shows_nothing_of_
     expect(page.get_by_role("heading", name="orders")).to_have_count(0)
     page.go_back()
     expect(page.get_by_role("heading", name="orders")).to_be_visible()
+    page.goto(f"{service.url}/console/#/queues/orders?project=%20{project}%20")
+    expect(page.get_by_role("heading", name="orders")).to_be_visible()
+    assert page.url.endswith(f"?project={project}")
+
+
+def test_member_who_signs_in_at_an_address_of_another_project_gets_to_the_own_one(
+    page: Page, service: servers.RunningService, provider: OpenIdProvider, project: str
+) -> None:
+    page.goto(f"{service.url}/console/#/queues?project=other")
+    token = provider.token(project=project)
+    sign_in_with_token(page, token)
+    expect(page.locator("#sign-in-problem")).to_have_text("You do not belong to the project other.")
+    sign_in_with_token(page, token)
+    expect(page.get_by_role("button", name=f"Project: {project}")).to_be_visible()
 
 
 def test_page_connects_to_itself_and_the_provider_only(

@@ -215,11 +215,19 @@ def json_text(value: object, indent: int | None = None) -> str:
     A body may have characters that a terminal obeys, or that turn the direction of a line.
     """
     text = json.dumps(value, ensure_ascii=False, indent=indent)
-    if text.isprintable():
+    if text.isascii():
         return text
-    return "".join(
-        each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text
-    )
+    return "".join(each if _is_shown(each) else json.dumps(each)[1:-1] for each in text)
+
+
+def _is_shown(character: str) -> bool:
+    if not (character.isprintable() or character in "\n\u3000\xa0"):
+        return False
+    try:
+        character.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 #: A name stands for a column that is named like its field.

@@ -50,7 +50,7 @@ class CreateClaim(FittedListCommand):
                 wait=parsed_args.wait,
                 with_attributes=True,
             )
-            if not answer:
+            if not answer and self.app.options.verbose_level:
                 with self.noticing("nothing to claim"):
                     api.require(self.path(parsed_args))
         claimed = [

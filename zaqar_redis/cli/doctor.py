@@ -54,7 +54,7 @@ class Doctor(TargetCommand, Lister):
         quiet_logging(channels=True)  # the findings say what is unreachable
         conf = configuration.read([], parsed_args.config_file)
         # A store that is named without a configuration says nothing about a service.
-        of_service = conf.config_file or not self.target.is_explicit
+        of_service = parsed_args.config_file or not self.target.is_explicit
         configured = _configuration(conf) if of_service else ()
         found = sort_alarms([*configured, *self._stores(conf)])
         if found:

@@ -11,7 +11,8 @@ from tqdm import tqdm
 from zaqar_redis.check_records import CheckResult, Finding
 from zaqar_redis.cli import stores
 from zaqar_redis.cli.api import CommandFailed
-from zaqar_redis.cli.base import INCOMPLETE, Row, Table, TargetCommand
+from zaqar_redis.cli.base import Row, Table, TargetCommand
+from zaqar_redis.cli.queues import stores_away
 from zaqar_redis.storage.contract import Driver, Sweeper
 
 
@@ -33,9 +34,9 @@ class CheckStore(TargetCommand, Lister):
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        self._damaged = self._unread = False
-        code = super().run(parsed_args) or int(self._damaged)
-        return code or (INCOMPLETE if self._unread else 0)
+        self._damaged = False
+        code = super().run(parsed_args)
+        return 1 if self._damaged else code
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         with stores.open_store(parsed_args, self.target) as (driver, runner):
@@ -46,6 +47,7 @@ class CheckStore(TargetCommand, Lister):
         if driver.checker is None:
             raise CommandFailed("The driver of this store has no check.")
         rows: list[Row] = []
+        unread: set[str] = set()
         messages = entries = 0
         # A queue may take long: the display is updated with every page.
         with tqdm(unit=" queues", desc="checking", miniters=0) as progress:
@@ -64,7 +66,10 @@ class CheckStore(TargetCommand, Lister):
                 on_progress(checked.queue, 0)
                 for finding in checked.findings:
                     self._damaged |= finding.damage and not finding.mended
-                    self._unread |= finding.unread
+                    if finding.unread:
+                        unread.add(checked.store)
+        if unread:
+            self.warn_incomplete(stores_away(unread, "what is there was not checked"))
         return rows
 
 

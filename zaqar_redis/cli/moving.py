@@ -13,7 +13,7 @@ from typing import Any
 from cliff.show import ShowOne
 from tqdm import tqdm
 
-from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, CommandFailed, print_warning
+from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, Missing, print_warning
 from zaqar_redis.cli.base import (
     Column,
     Row,
@@ -138,7 +138,7 @@ class MovingCommand(QueueCommand, ShowOne):
             with self.open_api(parsed_args) as api:
                 self._move(api, parsed_args)
         except BaseException as error:  # Ctrl-C too: what is done is done, the rest can be later
-            if any(self.counts.values()) or not isinstance(error, CommandFailed):
+            if not isinstance(error, Missing):
                 print_warning(
                     f"{self._summary()} before it ended. Run the same command again to go on: none "
                     "is " + ("copied twice." if self.copies else f"moved twice; {_HELD}.")

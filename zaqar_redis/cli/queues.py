@@ -88,11 +88,14 @@ class ListQueue(ListNamedResource):
             self.warn_incomplete(stores_away(unavailable))
 
 
-def stores_away(names: Collection[str]) -> str:
-    """Returns what commands say while stores cannot be read."""
+def stores_away(
+    names: Collection[str],
+    so: str = "there may be more queues than those that are listed",
+) -> str:
+    """Returns what commands say while stores cannot be read; *so*: what follows from it."""
     listed = ", ".join(sorted(names))
     stores = f"store {listed} is" if len(names) == 1 else f"stores {listed} are"
-    return f"{stores} away: there may be more queues than those that are listed"
+    return f"{stores} away: {so}"
 
 
 class CreateQueue(QueueCommand):

@@ -441,11 +441,13 @@ class Lane:
         self._end_hold()
 
     def _expire(self, item: Item) -> None:
+        reason = "it expired before it was delivered"
         if item.stored is not None:
             last = self._owner.failures.last_error(self.subscription)
-            reason = "it expired before it was delivered"
             self._tell_given_up(f"{reason}; the last attempt: {last}" if last else reason)
-        self._count_failed(item, None)
+            self._count_failed(item, None)
+        else:
+            self._count_failed(item, Result(Outcome.REFUSED, reason))
         self._end_items([item])
 
     def _tell_given_up(self, error: str) -> None:

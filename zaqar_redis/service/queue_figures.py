@@ -22,6 +22,7 @@ from zaqar_redis.figures import QueueFigures
 from zaqar_redis.service.stores import open_store, queue_pages, store_names
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import DEFAULT_POOL
+from zaqar_redis.storage.pools import PooledDriver
 
 LOG = logging.getLogger(__name__)
 
@@ -249,7 +250,9 @@ class _ProjectWatch:
         except errors.Unavailable:
             names = list({DEFAULT_POOL: None} | {row.store: None for row in before.values()})
         read = await asyncio.gather(*(self._read_store(name, before, share) for name in names))
-        unavailable = tuple(name for name, good in zip(names, read, strict=True) if not good)
+        unavailable = await self._own(
+            [name for name, good in zip(names, read, strict=True) if not good]
+        )
         rows = list(self._reading.values())
         rows += [
             # What it is now nobody knows: no rates, and no part of the project's.
@@ -264,9 +267,19 @@ class _ProjectWatch:
             totals.add(rows[begin : begin + _CHUNK])
             await asyncio.sleep(0)
         self._reading = {}
-        self._read_stores.update(set(names).difference(unavailable))
+        self._read_stores.update(name for name, good in zip(names, read, strict=True) if good)
         complete = len(rows) < _QUEUES_MAX and self._read_stores.issuperset(unavailable)
         return ProjectFigures(rows, totals, time.time(), complete, unavailable)
+
+    async def _own(self, stores: Sequence[str]) -> tuple[str, ...]:
+        """Returns those that have something of the project, as far as the catalogue knows."""
+        if not stores or not isinstance(self._driver, PooledDriver):
+            return tuple(stores)
+        try:
+            pools = await self._driver.control.catalogue.pools_of(self._project)
+        except errors.Unavailable:
+            return tuple(stores)
+        return tuple(name for name in stores if name in pools or name == DEFAULT_POOL)
 
     async def _read_store(self, name: str, before: dict[str, QueueRow], share: int) -> bool:
         """Returns whether all queues of a store could be read."""

@@ -206,7 +206,7 @@ class QuotaEnforcer:
             for project, meter in [*self.meters.items()]:
                 if not meter.is_due:
                     continue
-                if meter.is_complete and not meter.was_used:
+                if not meter.was_used and not any(meter.known_away):
                     del self.meters[project]  # measured again before it is used again
                     continue
                 try:

@@ -31,20 +31,20 @@ class StoredUsage(NamedTuple):
     bytes: int = 0
 
 
-async def measure(queues: RoutedQueues, project: str) -> tuple[StoredUsage, bool]:
-    """Reads what a project stores, and whether that is all.
+async def measure(queues: RoutedQueues, project: str) -> tuple[StoredUsage, frozenset[str]]:
+    """Reads what a project stores, and which stores cannot be read.
 
-    Of stores that are unavailable there is the number of queues only.
-    Raises Unavailable when nothing can be read.
+    Of these there is the number of queues only.  Raises Unavailable when nothing can be read.
     """
     number = messages = size = 0
-    after, topics, is_complete = "", False, True
+    after, topics = "", False
+    away: set[str] = set()
     while True:
         page: PartialPage = await queues.list_partially(project, after, _PAGE, None, topics=topics)
-        is_complete &= not page.unavailable
+        away.update(page.unavailable)
         for found in await asyncio.gather(*(_size(queues, project, q) for q in page.items)):
             if found is None:
-                is_complete = False
+                away.add("")  # one that was lost meanwhile
                 continue
             messages += found.messages
             size += found.bytes
@@ -54,7 +54,7 @@ async def measure(queues: RoutedQueues, project: str) -> tuple[StoredUsage, bool
         elif not topics:
             after, topics = "", True
         else:
-            return StoredUsage(number, messages, size), is_complete
+            return StoredUsage(number, messages, size), frozenset(away - {""} or away)
 
 
 async def _size(queues: RoutedQueues, project: str, queue: Queue) -> QueueSize | None:
@@ -87,8 +87,9 @@ class UsageMeter:
         self._next_at = 0.0
         #: since the last measurement
         self.was_used = True
-        #: the last measurement has read all stores
-        self.is_complete = False
+        #: stores that the last measurement could not read, and what was known of them
+        self.away: frozenset[str] = frozenset()
+        self.known_away = StoredUsage()
         self.set_quota(quota)
 
     def set_quota(self, quota: Quota) -> None:
@@ -167,8 +168,8 @@ class UsageMeter:
     def measure(self) -> asyncio.Future[float]:
         """Measures the usage; returns the seconds that it took.
 
-        Whoever asks meanwhile shares the measurement.  While a store is unavailable, the usage
-        is as it was known, or what the other stores have when that is more.
+        Whoever asks meanwhile shares the measurement.  While a store is unavailable, what was
+        known of it counts.
         """
         if self._measuring is None or self._measuring.done():
             self._measuring = asyncio.ensure_future(self._measure())
@@ -178,14 +179,17 @@ class UsageMeter:
         began = time.monotonic()
         self.was_used = False
         before = self.usage
-        self.is_complete = False
         try:
-            found, self.is_complete = await measure(self._queues, self._project)
+            found, away = await measure(self._queues, self._project)
         except errors.Unavailable:
             pass  # the next measurement may succeed
         else:
-            if not self.is_complete:
-                found = StoredUsage(*map(max, found, before))
+            if away != self.away:
+                self.away, self.known_away = away, StoredUsage()
+                if away:  # its queues are in the catalogue
+                    messages = max(0, before.messages - found.messages)
+                    self.known_away = StoredUsage(0, messages, max(0, before.bytes - found.bytes))
+            found = StoredUsage(*map(sum, zip(found, self.known_away, strict=True)))
             # What was let through meanwhile may count twice: rather that than not at all.
             now = self.usage
             self._queue_count = found.queues + max(0, now.queues - before.queues)

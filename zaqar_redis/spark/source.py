@@ -104,7 +104,7 @@ class ZaqarDataSource(DataSource):
         # A table with columns of its own, or one that is written as it is created: an environment
         # that names a store would have its rows go there.
         if not self.options:
-            raise errors.BadConfiguration(f"no option is given: {_NO_TABLES}")
+            raise errors.BadConfiguration(f"no option is given, and one is needed: {_NO_TABLES}")
         options = SourceOptions(use, self.options)
         config = store_config(options)
         with StoreConnections(config) as stores:

@@ -46,6 +46,7 @@ let session = null; // who has
 let view = null;
 let shown = null; // the name of the view, and of its entry
 let timer = null;
+let opening = 0; // counts attempts to open a project
 let pending = null; // aborts the refresh that is running
 
 function showProblem(text) {
@@ -92,7 +93,7 @@ function route() {
   const { view: name, name: entry, params } = current();
   if (params.project && params.project !== session.project) {
     leave(); // what is shown is of another project
-    open(credential()).catch((error) => showProblem(told(error)));
+    open(credential()).catch(refused);
     return;
   }
   const wanted = Object.hasOwn(VIEWS, name) ? name : "overview";
@@ -150,15 +151,18 @@ const renew = async (credential) =>
 
 // Only a request shows whether the service accepts a credential, and for which project.
 async function open(credential) {
+  const asked = ++opening;
   const project = current().params.project ?? sessionStorage.getItem(PROJECT) ?? "";
   const wanted = new Server(credential, project, renew);
   const found = await wanted.session();
+  if (asked !== opening) return; // another one, or nobody, has signed in meanwhile
   leave();
   session = found;
   server = wanted;
   server.project = session.project;
   sessionStorage.setItem(PROJECT, session.project);
   setProject(session.project);
+  if (current().params.project) setAddress({ project: session.project }); // as the service spells it
   for (const link of at("views").children) link.href = address(link.dataset.view);
   setText(at("project"), `Project: ${session.project}`);
   setText(at("who"), [session.user, rolesOf(session)].filter(Boolean).join(": "));
@@ -166,6 +170,24 @@ async function open(credential) {
   at("sign-in").hidden = true;
   at("views").hidden = at("scope").hidden = false;
   route();
+}
+
+// Changes parameters of the address, without a look at it.
+function setAddress(changes) {
+  const { view: of, name: entry, params } = current();
+  history.replaceState(null, "", address(of, entry, { ...params, ...changes }));
+}
+
+// Another project could not be opened.
+function refused(error) {
+  if (error instanceof Unauthorized) {
+    signOut(`Sign in again: ${error.message}`);
+    return;
+  }
+  showProblem(told(error));
+  if (error instanceof Refused && !error.isStore) return;
+  clearTimeout(timer);
+  timer = setTimeout(route, AGAIN * 1000);
 }
 
 // Without those that others of them imply.
@@ -177,6 +199,7 @@ function rolesOf({ roles }) {
 const isFree = () => info.logins.includes("free");
 
 function signOut(why) {
+  opening += 1;
   leave();
   showProblem("");
   server = null;
@@ -196,6 +219,8 @@ async function signIn(credential) {
     showProblem("");
   } catch (error) {
     if (error instanceof Unauthorized || (error instanceof Refused && !error.isStore)) {
+      // The project of the address may be closed to who signs in, and the own one is not.
+      if (error instanceof Refused) setAddress({ project: null });
       signOut(error.message);
       return;
     }
@@ -235,8 +260,7 @@ const credential = () => credentials.load() ?? { headers: {}, refresh: null };
 
 async function changeProject(name) {
   const { hash } = location;
-  const { view: of, name: entry, params } = current();
-  history.replaceState(null, "", address(of, entry, { ...params, project: name }));
+  setAddress({ project: name });
   try {
     await open(credential());
   } catch (error) {

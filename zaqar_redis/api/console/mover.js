@@ -35,7 +35,7 @@ export class Mover {
     if (!this.#isRunning) return;
     this.#isRunning = false;
     announce(`Moving from ${this.name} has stopped, since its page was left: ` +
-      `${count(this.#done)} moved. It can be begun again there.`, { isProblem: true });
+      `at least ${count(this.#done)} moved. It can be begun again there.`, { isProblem: true });
   }
 
   #show(isRunning) {

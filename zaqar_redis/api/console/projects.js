@@ -24,8 +24,8 @@ export function chooseProject({ server, session }, choose) {
         input.form.requestSubmit();
       }, { "aria-current": name === session.project ? "true" : null }))));
     const more = found.length > SHOWN ? "There are more: type a part of the name." : "";
-    setText(note, isComplete ? more
-      : "Not all stores have told their projects: type the whole name of one that is missing.");
+    setText(note, isComplete ? more : `${more} Not all stores have told their projects: type the ` +
+      "whole name of one that is missing.");
   };
   if (session.may.includes("console:projects")) {
     setText(note, "Looking for projects…");
