@@ -162,7 +162,8 @@ async function open(credential) {
   server.project = session.project;
   sessionStorage.setItem(PROJECT, session.project);
   setProject(session.project);
-  if (current().params.project) setAddress({ project: session.project }); // as the service spells it
+  const { project: named = session.project } = current().params;
+  if (named !== session.project) setAddress({ project: session.project }); // as the service spells it
   for (const link of at("views").children) link.href = address(link.dataset.view);
   setText(at("project"), `Project: ${session.project}`);
   setText(at("who"), [session.user, rolesOf(session)].filter(Boolean).join(": "));
