@@ -13,14 +13,13 @@ from zaqar_redis.api.routes import ApiRoute
 _PATH_MAX = 400
 #: How much of the shorter one two segments have in common that are taken for each other.
 _NEAR = 0.75
+_POOLING = "it needs the option [DEFAULT] pooling"
 #: Paths that only some services have, and what it takes.
 _OPTIONAL = [
     (re.compile(paths), needs)
     for paths, needs in (
-        (
-            r"/v2/(pools|flavors|rebalance|quotas)\b|/v2/queues/[^/]+/pool$",
-            "it needs the option [DEFAULT] pooling",
-        ),
+        (r"/v2/(pools|flavors|rebalance)\b|/v2/queues/[^/]+/pool$", _POOLING),
+        (r"/v2/quotas\b", _POOLING),
         (r"/(connection|emulation|api)\b", "it needs the option [channels] enabled"),
         (r"/console\b", "it needs the option [channels] enabled and console"),
         (r"/metrics$", "metrics have a port of their own, the option [metrics] port"),
