@@ -38,6 +38,8 @@ def test_pools_are_created_shown_updated_and_deleted(shell: CommandLine, stores:
     shell.done("pool", "delete", "two", "--yes")
     assert "no pool two" in shell.refused("pool", "show", "two")
     assert [pool["name"] for pool in shell.shown("pool", "list")] == ["one"]
+    spread = shell.shown("pool", "rebalance")
+    assert [(store["name"], store["queues"]) for store in spread] == [("default", 0), ("one", 0)]
 
 
 def test_invalid_pool_and_flavor_commands_change_nothing(

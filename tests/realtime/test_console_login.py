@@ -81,6 +81,40 @@ def test_user_of_an_openid_provider_stays_signed_in(
     expect(page.get_by_role("heading", name="orders")).to_be_visible()
 
 
+def test_renewed_credential_is_kept_and_forgotten_by_who_signs_out_meanwhile(
+    page: Page, service: servers.RunningService, provider: OpenIdProvider, project: str
+) -> None:
+    provider.claims, provider.seconds = {"project": project}, 300
+    page.goto(f"{service.url}/console/")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("#who")).to_contain_text("ann")
+    spoil = """() => {
+        const kept = JSON.parse(sessionStorage.getItem("zaqar-redis.credential"));
+        kept.headers.Authorization = "Bearer spoiled";
+        sessionStorage.setItem("zaqar-redis.credential", JSON.stringify(kept));
+    }"""
+    page.evaluate(spoil)
+    page.reload()
+    expect(page.locator("#who")).to_contain_text("ann")
+    kept = page.evaluate("sessionStorage.getItem('zaqar-redis.credential')")
+    assert "spoiled" not in kept
+    held: list[Route] = []
+    page.evaluate(spoil)
+    page.route("**/token_endpoint", lambda route: held.append(route))
+    page.reload()
+
+    def is_held() -> bool:
+        page.wait_for_timeout(50)  # only while the test waits in Playwright, the page goes on
+        return bool(held)
+
+    servers.wait_for(is_held, "the renewal")
+    page.locator("#sign-out").evaluate("button => button.click()")
+    with page.expect_response("**/token_endpoint"), page.expect_response("**/console/session"):
+        held.pop().continue_()
+    assert page.evaluate("sessionStorage.getItem('zaqar-redis.credential')") is None
+    expect(page.locator("#sign-in")).to_be_visible()
+
+
 def test_answer_of_a_sign_in_that_this_tab_did_not_begin_is_refused(
     page: Page, service: servers.RunningService
 ) -> None:

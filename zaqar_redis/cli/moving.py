@@ -210,11 +210,14 @@ class MoveMessage(MovingCommand):
     def ids(
         self, api: ApiClient, parsed: argparse.Namespace, on_page: Callable[[], object]
     ) -> Iterator[str]:
-        api.require(self.path(parsed))
         if parsed.message:
             yield from parsed.message
         else:
             yield from super().ids(api, parsed, on_page)
+
+    def _move(self, api: ApiClient, parsed: argparse.Namespace) -> None:
+        api.require(self.path(parsed))
+        super()._move(api, parsed)
 
 
 class CopyMessage(MoveMessage):

@@ -146,15 +146,20 @@ function leave() {
   view = shown = null;
 }
 
-const renew = async (credential) =>
-  credentials.keep(await openid.renew(info.openid, credential));
+async function renew(credential) {
+  const renewed = await openid.renew(info.openid, credential);
+  if (credentials.load()) credentials.keep(renewed); // else they have signed out meanwhile
+  return renewed;
+}
 
 // Only a request shows whether the service accepts a credential, and for which project.
 async function open(credential) {
   const asked = ++opening;
   const project = current().params.project ?? sessionStorage.getItem(PROJECT) ?? "";
   const wanted = new Server(credential, project, renew);
-  const found = await wanted.session();
+  const found = await wanted.session().catch((error) => {
+    if (asked === opening) throw error;
+  });
   if (asked !== opening) return; // another one, or nobody, has signed in meanwhile
   leave();
   session = found;
@@ -214,9 +219,9 @@ function signOut(why) {
 }
 
 async function signIn(credential) {
+  if (!isFree()) credentials.keep(credential); // first: it may be renewed while it is tried
   try {
     await open(credential);
-    if (!isFree()) credentials.keep(credential);
     showProblem("");
   } catch (error) {
     if (error instanceof Unauthorized || (error instanceof Refused && !error.isStore)) {
