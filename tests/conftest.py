@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from httpx._transports import default as httpx_transports
 from hypothesis import settings
@@ -37,6 +38,10 @@ _MAX_ID = 100
 # Each client reads all certificates of the system for 20 ms, also one that needs none.
 _NAME = "create_ssl_context"
 setattr(httpx_transports, _NAME, functools.cache(getattr(httpx_transports, _NAME)))
+
+# A machine may stand still for nearly as long as a request may take by default, five seconds.
+for _NAME in ("connect", "read", "write", "pool"):
+    setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _NAME, 60.0)
 
 # For every Spark of the tests: it listens on loopback only, and starts fast.
 os.environ["SPARK_HOME"] = str(spark_classes.spark_home())

@@ -20,7 +20,7 @@ from redis.crc import key_slot
 from tests.api.client import ZaqarTestClient, refused
 from tests.support import servers
 from tests.support.backends import Backend
-from tests.support.stores import ContractStore
+from tests.support.stores import PATIENT_OPTIONS, ContractStore
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys
@@ -125,7 +125,7 @@ def test_time_is_that_of_the_store(
             seconds, microseconds = client.time()
             return int(seconds) * 1000 + int(microseconds) // 1000
 
-        driver = create(redis_server.uri, {})
+        driver = create(redis_server.uri, PATIENT_OPTIONS)
         before = now()
         ids = api.send("q", *range(5))
         after = now()

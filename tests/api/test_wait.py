@@ -19,10 +19,10 @@ import pytest
 from tests.api.client import ZaqarTestClient, refused
 from tests.support import servers
 from tests.support.backends import Backend, subscribers
+from tests.support.stores import PATIENT
 from zaqar_redis import clock
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.records import NewMessage
 from zaqar_redis.storage.redis import RedisDriver
 
@@ -73,7 +73,7 @@ def test_a_claim_answers_after_a_post(
 
 def _post_expired(redis: Backend, project: str, count: int) -> None:
     async def post() -> None:
-        async with keyspace.connected(redis.uri, BatchSettings()) as client:
+        async with keyspace.connected(redis.uri, PATIENT) as client:
             messages = RedisDriver(client, lambda: clock.process() - 120_000).messages
             for _ in range(0, count, 1000):
                 some = [NewMessage(body=b"1", ttl=60)] * 1000

@@ -14,6 +14,7 @@ from tests.auth.conftest import API_KEY
 from tests.auth.test_server_api import ROLES, bearer
 from tests.support import openid, servers
 from tests.support.openid import OpenIdProvider
+from tests.support.stores import PATIENT_OPTIONS
 from zaqar_redis.pool_records import Pool
 from zaqar_redis.storage import pools
 
@@ -51,7 +52,7 @@ def test_member_sees_that_a_store_is_away_and_that_its_queues_were_not_read(
     provider: OpenIdProvider, project: str
 ) -> None:
     async def create_in_pool(uri: str, pool: str) -> None:
-        driver = pools.create(uri, uri, {})
+        driver = pools.create(uri, uri, PATIENT_OPTIONS)
         await driver.start()
         await driver.queues.create(project, "near", {})
         await driver.control.pools.put(Pool(name="p1", uri=pool, weight=100), canonical=pool)

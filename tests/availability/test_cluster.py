@@ -16,6 +16,7 @@ import pytest
 
 from tests.availability.queues import POST, PROJECT, message, numbered_queue
 from tests.realtime.crowd import until
+from tests.support.stores import PATIENT
 from zaqar_redis import errors
 from zaqar_redis.benchmarks.redis_cluster import RedisCluster, redis_cluster
 from zaqar_redis.benchmarks.servers import free_port
@@ -147,7 +148,7 @@ def test_watchers_of_a_queue_follow_its_slot(cluster: RedisCluster) -> None:
 
 
 def test_threads_follow_slots_that_move(cluster: RedisCluster) -> None:
-    client = blocking.client(cluster.uri, BatchSettings())
+    client = blocking.client(cluster.uri, PATIENT)
     with contextlib.closing(client), _Moves(cluster, "threads") as moves:
         store = BlockingRedisStore(client)
         posted = 0
@@ -165,13 +166,13 @@ def test_node_that_is_used_without_its_cluster_says_so(cluster: RedisCluster) ->
     script = "return redis.call('GET', KEYS[1])"
 
     async def ask(*command: bytes | str | int) -> None:
-        async with keyspace.connected(uri, BatchSettings()) as client:
+        async with keyspace.connected(uri, PATIENT) as client:
             await client.command(*command)
 
     for command in (("GET", _MOVED), ("EVAL", script, 1, _MOVED), ("EVAL", _AWAY, 0)):
         with pytest.raises(errors.StoreInCluster, match=r"must begin with redis\+cluster"):
             asyncio.run(ask(*command))
-        client = blocking.client(uri, BatchSettings())
+        client = blocking.client(uri, PATIENT)
         with contextlib.closing(client), pytest.raises(errors.StoreInCluster):
             client.command(*command)
 
@@ -275,7 +276,7 @@ def test_client_that_is_closed_while_it_reads_the_slots_ends(cluster: RedisClust
         for number in range(200):
             async with (
                 asyncio.timeout(60),
-                keyspace.connected(cluster.uri, BatchSettings()) as client,
+                keyspace.connected(cluster.uri, PATIENT) as client,
             ):
                 assert isinstance(client, ClusterClient)
                 client.read_again()
@@ -286,7 +287,7 @@ def test_client_that_is_closed_while_it_reads_the_slots_ends(cluster: RedisClust
 
 def test_threads_do_not_ask_a_node_that_is_gone(cluster: RedisCluster) -> None:
     uri = cluster.uri.replace("//", f"//127.0.0.1:{free_port()},")
-    with contextlib.closing(blocking.client(uri, BatchSettings())) as client:
+    with contextlib.closing(blocking.client(uri, PATIENT)) as client:
         for _ in range(50):
             assert client.command("PING") == b"PONG"
 
@@ -332,7 +333,7 @@ def test_script_on_a_node_that_does_not_hear_of_the_others_finds_the_store_unava
     async def scenario(cluster: RedisCluster) -> None:
         left, *gone = cluster.primaries
         index = slot_indexes.of_sweeps()[0]  # of the first slot, which the first node has
-        async with keyspace.connected(cluster.uri, BatchSettings()) as client:
+        async with keyspace.connected(cluster.uri, PATIENT) as client:
             ((node, _),) = client.by_node([index])
             for each in gone:
                 each.kill()

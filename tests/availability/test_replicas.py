@@ -10,13 +10,14 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 import redis
 
 from tests.availability.queues import POST, PROJECT, NumberedQueue, message, numbered_queue
 from tests.realtime.crowd import until
 from tests.support import servers
-from tests.support.stores import TTL
+from tests.support.stores import PATIENT, TTL
 from tests.support.tiers import in_gate
 from zaqar_redis import clock, errors
 from zaqar_redis.benchmarks.redis_cluster import redis_cluster
@@ -135,7 +136,7 @@ def test_primary_answers_when_a_queue_has_something_to_settle(copied: _Copied) -
     asyncio.run(scenario())
 
 
-_CONFIRMED = BatchSettings(ack_replicas=1, ack_timeout=0.2)
+_CONFIRMED = msgspec.structs.replace(PATIENT, ack_replicas=1, ack_timeout=0.2)
 _KEY = b"{key}"
 
 
@@ -197,7 +198,7 @@ def test_repeated_change_of_a_full_store_waits_for_replicas_too(
     followed: tuple[str, servers.RedisServer], act: Callable[[str], Coroutine[Any, Any, bool]]
 ) -> None:
     uri, replica = followed
-    with contextlib.closing(blocking.client(uri, BatchSettings())) as client:
+    with contextlib.closing(blocking.client(uri, PATIENT)) as client:
         client.command("CONFIG", "SET", "maxmemory", 1)
         replica.pause()
         try:
@@ -214,8 +215,8 @@ def test_server_that_hears_no_primary_is_not_read(
     uri, replica = followed
     with (
         replica.client() as admin,
-        contextlib.closing(blocking.client(replica.uri, BatchSettings())) as copy,
-        contextlib.closing(blocking.client(uri, BatchSettings())) as primary,
+        contextlib.closing(blocking.client(replica.uri, PATIENT)) as copy,
+        contextlib.closing(blocking.client(uri, PATIENT)) as primary,
     ):
         expect_replica(copy.command("ROLE"))
         with pytest.raises(redis.ConnectionError, match="hears its primary"):

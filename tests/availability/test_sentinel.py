@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.availability.queues import PROJECT, QUEUE, numbered_queue
+from tests.support.stores import PATIENT
 from tests.support.tiers import in_gate
 from zaqar_redis import errors
 from zaqar_redis.benchmarks.redis_node import RedisNode
@@ -30,6 +31,7 @@ def sentinel() -> Iterator[RedisSentinel]:
         yield found
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("strike", in_gate([RedisNode.kill, RedisNode.pause]))
 def test_what_a_replica_has_confirmed_survives_the_loss_of_the_primary(
     sentinel: RedisSentinel, strike: Callable[[RedisNode], None]
@@ -37,7 +39,7 @@ def test_what_a_replica_has_confirmed_survives_the_loss_of_the_primary(
     async def scenario() -> None:
         async with numbered_queue(sentinel.uri, ack_replicas=1) as queue:
             lost = sentinel.primary()
-            async with asyncio.timeout(90):
+            async with asyncio.timeout(300):
                 while len(queue.acknowledged) < 300:
                     await asyncio.gather(*(queue.post() for _ in range(10)))
                 strike(lost)
@@ -103,8 +105,9 @@ def test_threads_that_wait_for_replicas_of_a_primary_that_is_replaced_get_unavai
             change.result()
 
 
+@pytest.mark.timeout(400)
 def test_threads_find_the_new_primary(sentinel: RedisSentinel) -> None:
-    with contextlib.closing(blocking.client(sentinel.uri, BatchSettings())) as client:
+    with contextlib.closing(blocking.client(sentinel.uri, PATIENT)) as client:
         client.command("SET", "a", 1)
         sentinel.fail_over()
         assert client.command("SET", "a", 2) == b"OK"
@@ -115,7 +118,7 @@ def test_no_sentinel_is_forgotten_when_connections_ask_at_the_same_time() -> Non
         first, second, last = sentinel.sentinels
         first.kill()
         second.kill()
-        client = keyspace.client(sentinel.uri, BatchSettings())
+        client = keyspace.client(sentinel.uri, PATIENT)
         connections = [client.connection() for _ in range(3)]
         await asyncio.gather(*(each.connect() for each in connections))
         await asyncio.to_thread(first.start)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ import pytest
 
 from tests.support import servers
 from tests.support.command_line import CommandLine
+from tests.support.stores import PATIENT
 from zaqar_redis.benchmarks.redis_cluster import redis_cluster
 from zaqar_redis.figures import Alarm, LargeQueue
 from zaqar_redis.keyspace import blocking
-from zaqar_redis.keyspace.settings import BatchSettings
+from zaqar_redis.service import alarms
 from zaqar_redis.storage.redis.histories import RedisHistories
 
 #: Settings with which a Redis has no findings.
@@ -27,6 +29,12 @@ _GOOD = {"appendonly": "yes", "maxmemory": "1gb", "maxmemory-policy": "noevictio
 def server() -> Iterator[servers.RedisServer]:
     with servers.redis_server() as found:
         yield found
+
+
+@pytest.fixture(autouse=True)
+def no_latency(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine adds none of its own to the findings."""
+    monkeypatch.setattr(alarms, "_LATENCY_INFO", math.inf)
 
 
 @pytest.fixture
@@ -84,7 +92,7 @@ def test_a_store_that_is_nearly_full_names_the_queues_that_the_service_has_seen(
     good: servers.RedisServer,
 ) -> None:
     largest = {"default": [LargeQueue("shop", "exports", 572, 12 * 2**20)]}
-    with contextlib.closing(blocking.client(good.uri, BatchSettings())) as store:
+    with contextlib.closing(blocking.client(good.uri, PATIENT)) as store:
         RedisHistories(store).put_alarms({}, largest, 60).run()
     with good.client() as client:
         client.setrange("ballast", 10 * 2**20, "x")  # else connections take what is left
@@ -98,7 +106,7 @@ def test_alarms_that_the_service_has_raised_about_queues_are_findings(
     good: servers.RedisServer,
 ) -> None:
     alarm = Alarm("warning", "topic news", "Subscription 1 of topic news has got nothing.", "Mend.")
-    with contextlib.closing(blocking.client(good.uri, BatchSettings())) as store:
+    with contextlib.closing(blocking.client(good.uri, PATIENT)) as store:
         RedisHistories(store).put_alarms({"shop": [alarm]}, {}, 60).run()
         code, (finding, *_) = _diagnosed("--storage", good.uri)
         RedisHistories(store).put_alarms({}, {}, 60).run()

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.conftest import ADMIN
 from tests.support import servers
-from tests.support.command_line import CONNECT_TIMEOUT, CommandLine
+from tests.support.command_line import CommandLine
 from tests.support.terminal import terminal
 
 CLIENT = "9d3f6c0e-8f0d-4c55-a2f3-6b3a0f4d6a10"
@@ -63,7 +63,7 @@ def test_pool_whose_store_hangs_is_refused_with_the_reason(shell: CommandLine) -
     with servers.redis_server() as hanging:
         hanging.signal(signal.SIGSTOP)
         refused = shell.refused("pool", "create", "one", "--uri", hanging.uri)
-        seconds = CONNECT_TIMEOUT if "--storage" in shell.target_options else 2
+        seconds = servers.CONNECT_TIMEOUT
         assert f"cannot connect to {hanging.uri}: no answer within {seconds} s.\n" in refused
 
 

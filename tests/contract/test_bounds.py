@@ -18,11 +18,10 @@ import pytest
 
 from tests.contract.conftest import BACKENDS
 from tests.support.blocking import BlockingStore, chunk_of
-from tests.support.stores import PooledContractStore, opened
+from tests.support.stores import PATIENT, PooledContractStore, opened
 from zaqar_redis.figures import Alarm, HistoryPoint, LargeQueue
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import control_keys, keys
-from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.pool_records import Job, Move
 from zaqar_redis.realtime.engine import Dedup, HistoryFilter, HistoryOptions
 from zaqar_redis.realtime.engines.redis import RedisHistory, RedisPresence
@@ -308,7 +307,7 @@ def test_keys_with_redis_expiry_stay_within_documented_size_and_ttl(
     record, number = EXPIRING[name], 20
 
     async def create_all() -> None:
-        client = keyspace.client(blocking.uri, BatchSettings())
+        client = keyspace.client(blocking.uri, PATIENT)
         await client.start()
         for each in range(number):
             await record.make(blocking, client, each)
@@ -328,7 +327,7 @@ def test_topics_of_connections_are_small_and_end_with_the_lease_of_their_node(
     number = 20
 
     async def with_topics(work: Callable[[RedisTopics], Awaitable[None]]) -> None:
-        client = keyspace.client(blocking.uri, BatchSettings())
+        client = keyspace.client(blocking.uri, PATIENT)
         await client.start()
         await work(RedisTopics(client, blocking.clock))
         await client.close()

@@ -13,12 +13,12 @@ import pytest
 
 from tests.contract.conftest import BACKENDS
 from tests.support.clock import ManualClock
+from tests.support.stores import PATIENT
 from tests.support.tiers import in_gate
 from zaqar_redis import errors
 from zaqar_redis.formats import CURRENT, StoreFormat, WorkerRelease
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import control_keys
-from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.pool_records import Flavor, Job, Move, Pool, QueueLocation
 from zaqar_redis.records import Quota, QuotaNews
 from zaqar_redis.storage.control import DEFAULT_POOL, POOLS_MAX, QUOTAS_MAX
@@ -33,7 +33,7 @@ class ControlStoreHarness:
 
     def __init__(self, uri: str, runner: asyncio.Runner) -> None:
         self.clock = ManualClock()
-        self.client = keyspace.client(uri, BatchSettings())
+        self.client = keyspace.client(uri, PATIENT)
         self.control = RedisControl(self.client, self.clock)
         self.catalogue = self.control.catalogue
         self._runner = runner

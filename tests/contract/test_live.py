@@ -14,6 +14,7 @@ from tests.support import servers
 from tests.support.backends import Backend
 from tests.support.stores import (
     CLIENT,
+    PATIENT,
     POOLED,
     TTL,
     ContractStore,
@@ -26,7 +27,6 @@ from tests.support.stores import (
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import envelope, keys
-from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.pool_records import Pool
 from zaqar_redis.records import HistoryPage, Message, NewMessage, PostedBatch
 from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
@@ -336,7 +336,7 @@ def test_watcher_receives_redriven_dead_letters(redis_server: Backend, project: 
     with opened(redis_server.uri, project) as store:
         store.create()
         follower = LiveRecorder(store)
-        client = keyspace.client(redis_server.uri, BatchSettings())
+        client = keyspace.client(redis_server.uri, PATIENT)
         store.run(client.start())
         dead_letters = RedisDeadLetters(client, store.clock)
         tail = envelope.tail(NewMessage(body=b'"back"'), bytes(16))

@@ -18,6 +18,7 @@ from tests.support import servers
 from tests.support.stores import (
     CLIENT,
     OWN_KEYS,
+    PATIENT,
     POOLED,
     TTL,
     ContractStore,
@@ -35,7 +36,6 @@ from zaqar_redis import errors, rules
 from zaqar_redis.keyspace import blocking, keys
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Call, RedisCommand
-from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.pool_records import Job, Move, Pool
 from zaqar_redis.records import IdempotencyKey, LockKind, Message
@@ -591,7 +591,7 @@ def test_stopped_mover_releases_leader_role(pools: PooledContractStore, pools_ur
     control_uri = pools_uri.removeprefix(POOLED).split("|")[0]
     with (
         opened(pools_uri, pools.project) as other_process,
-        contextlib.closing(blocking.client(control_uri, BatchSettings())) as operator,
+        contextlib.closing(blocking.client(control_uri, PATIENT)) as operator,
     ):
         assert isinstance(other_process, PooledContractStore)
         control = other_process.driver.control

@@ -22,9 +22,9 @@ import os
 import random
 import sys
 
+from tests.support.stores import PATIENT
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client, keys
-from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.storage.redis import RedisDriver
 
 QUEUE = "contended"
@@ -98,7 +98,7 @@ class ClaimerProcess:
     """A process of claimers, with its connection and its file."""
 
     def __init__(self, uri: str, project: str, file: str) -> None:
-        self._client = client.client(uri, BatchSettings())
+        self._client = client.client(uri, PATIENT)
         self.driver = RedisDriver(self._client)
         self.project = project
         self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

@@ -13,11 +13,12 @@ import os
 import signal
 import sys
 
+from tests.support.stores import PATIENT_OPTIONS
 from zaqar_redis.storage.load import load
 
 
 async def main(uri: str, most: int = sys.maxsize) -> None:
-    driver = load(uri, {})
+    driver = load(uri, PATIENT_OPTIONS)
     await driver.start()
     assert driver.sweeper
     swept: list[str] = []

@@ -23,6 +23,7 @@ import pytest
 
 from tests.faults import claimers
 from tests.support import servers
+from tests.support.stores import PATIENT_OPTIONS
 from zaqar_redis.records import NewMessage
 from zaqar_redis.storage.redis import RedisDriver, create
 
@@ -134,7 +135,7 @@ def _check_messages(
 
 
 async def _posted(uri: str, project: str) -> set[str]:
-    driver = create(uri, {})
+    driver = create(uri, PATIENT_OPTIONS)
     await driver.start()
     ids: set[str] = set()
     for _ in range(MESSAGES // 100):
@@ -188,7 +189,7 @@ def _has_begun(file: Path) -> bool:
 
 async def _drained(uri: str, project: str) -> tuple[list[str], list[str]]:
     """Returns what the queue lists, and what claims return once all leases have expired."""
-    driver = create(uri, {})
+    driver = create(uri, PATIENT_OPTIONS)
     await driver.start()
     await asyncio.sleep(claimers.TTL + 0.1)
     left = await _listed(driver, project)

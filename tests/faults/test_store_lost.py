@@ -15,6 +15,7 @@ import uvloop
 
 from tests.faults import load
 from tests.support import servers
+from tests.support.stores import PATIENT_OPTIONS
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client, keys
 from zaqar_redis.keyspace.settings import BatchSettings
@@ -88,7 +89,7 @@ def test_requests_to_a_paused_store_fail_within_the_timeout(project: str) -> Non
 
 def test_partial_listing_has_names_of_a_lost_pool_in_order(project: str) -> None:
     async def scenario(default: servers.RedisServer, lost: servers.RedisServer) -> None:
-        driver = pools.create(default.uri, default.uri, {})
+        driver = pools.create(default.uri, default.uri, PATIENT_OPTIONS)
         await driver.start()
         listing = driver.queues.list_partially
 
@@ -130,7 +131,7 @@ def test_partial_listing_has_names_of_a_lost_pool_in_order(project: str) -> None
 
 def test_usage_counts_what_is_known_while_a_pool_is_lost(project: str) -> None:
     async def scenario(default: servers.RedisServer, lost: servers.RedisServer) -> None:
-        driver = pools.create(default.uri, default.uri, {})
+        driver = pools.create(default.uri, default.uri, PATIENT_OPTIONS)
         await driver.start()
 
         async def fill(*names: str) -> None:

@@ -162,7 +162,7 @@ def test_channels_and_their_clients_are_counted(
 def test_clients_that_are_disconnected_are_counted_by_code_and_logged_now_and_then(
     redis_server: Backend,
 ) -> None:
-    options: dict[str, dict[str, object]] = {"server": {"request_timeout": 1}}
+    options: dict[str, dict[str, object]] = {"server": {"request_timeout": 5}}
     with measured_service(redis_server.uri, workers=1, options=options) as (service, scraper):
         channels, queues = (
             f"ws://127.0.0.1:{service.port}{path}" for path in ("/connection/websocket", "/v2/ws")

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from tests.notify.endpoints import LOOPBACK
+from tests.support.stores import PATIENT_OPTIONS
 from zaqar_redis import rules
 from zaqar_redis.notify.limits import MessageMemory
 from zaqar_redis.notify.notifier import Notifier, NotifierSettings
@@ -32,7 +33,7 @@ async def local_notifier(
 ) -> AsyncIterator[tuple[Driver, Notifier]]:
     """Runs a notifier on a store; *memory*: bytes of messages that it may have; *grace*: as
     `Notifier.close`."""
-    driver = load(uri, {})
+    driver = load(uri, PATIENT_OPTIONS)
     await driver.start()
     messages = MessageService(driver, rules.Limits(), None, LongPoll(driver.feed, 1))
     targets = Targets(TargetContext(messages, driver.messages.dead_letter, http=LOOPBACK))

@@ -148,7 +148,7 @@ async def _trickling_head(request: ReceivedRequest, writer: Writer) -> None:
 
 
 async def _endless_body(request: ReceivedRequest, writer: Writer) -> None:
-    writer.write(b"HTTP/1.1 503 no\r\nTransfer-Encoding: chunked\r\n\r\n")
+    writer.write(b"HTTP/1.1 503 no\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nxx\r\n")
     while True:
         writer.write(b"1\r\nx\r\n")
         await writer.drain()
@@ -165,7 +165,7 @@ def test_endpoint_that_does_not_answer_in_time_is_tried_again(answering: Answeri
 
 
 def test_status_counts_when_the_rest_of_the_answer_does_not_end() -> None:
-    result, _ = delivered(_endless_body, timeout=2)
+    result, _ = delivered(_endless_body, timeout=5)
     assert (result.outcome, result.status) == (Outcome.RETRY, 503)
     assert result.answer.startswith("xx")
 

@@ -126,7 +126,7 @@ def test_messages_of_a_paused_subscription_are_delivered_as_soon_as_it_goes_on_e
         servers.wait_for(lambda: subscription.deliveries()["pending"] == 3, "all to wait")
         assert len(receiver.got) == last - 3
         subscription.pause(paused=False)
-        servers.wait_for(lambda: subscription.deliveries()["pending"] == 0, "all messages", 10)
+        servers.wait_for(lambda: subscription.deliveries()["pending"] == 0, "all messages")
     assert receiver.bodies() == [*range(1, 13)]
 
 

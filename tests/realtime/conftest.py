@@ -14,10 +14,10 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 from tests.support import buses, servers
 from tests.support.backends import BACKENDS, Backend, NewStore
 from tests.support.clock import ManualClock
+from tests.support.stores import PATIENT
 from tests.support.tiers import in_gate
 from zaqar_redis import clock
 from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.realtime.bus import Bus
 from zaqar_redis.realtime.engine import Engine, Position
 from zaqar_redis.realtime.engines.memory import MemoryEngine
@@ -81,7 +81,7 @@ class EngineHarness:
 
 def engine(uris: Sequence[str], now: clock.Clock, bus: Bus | None = None) -> Engine:
     """Returns a memory engine without URIs, and a sharded one with several."""
-    clients = [keyspace.client(uri, BatchSettings()) for uri in uris]
+    clients = [keyspace.client(uri, PATIENT) for uri in uris]
     if not clients:
         return MemoryEngine(now, bus)
     if len(clients) > 1:

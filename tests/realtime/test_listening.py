@@ -14,6 +14,7 @@ from tests.realtime.conftest import EngineHarness, started
 from tests.realtime.crowd import until
 from tests.support import servers
 from tests.support.backends import BACKENDS
+from tests.support.stores import PATIENT
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import listeners, pubsub
@@ -104,7 +105,7 @@ def test_channels_subscribed_during_outage_are_received_after_it(
 def test_subscriptions_before_the_first_connection_are_no_gap(kind: str) -> None:
     async def scenario(uri: str) -> None:
         gaps = asyncio.Event()
-        async with keyspace.connected(uri, BatchSettings()) as client:
+        async with keyspace.connected(uri, PATIENT) as client:
             commands = listeners.commands_of_scripts(client)
             listener = listeners.listen(client, lambda *_: None, gaps.set, commands)
             listener.start(b"permanent")

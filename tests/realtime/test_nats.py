@@ -167,6 +167,10 @@ def test_server_that_is_not_there_at_start_is_found_later(server: NatsServer) ->
     asyncio.run(work())
 
 
+#: What the server's log says of a client with a wrong password.
+_REFUSED = "authentication error"
+
+
 def test_wrong_password_is_logged_once_and_tried_again_with_pauses(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -174,6 +178,8 @@ def test_wrong_password_is_logged_once_and_tried_again_with_pauses(
         wrong = create(f"nats://me:wr%40ng@127.0.0.1:{server.port}", BusSettings())
         await wrong.start(lambda channel, payload: 0, lambda: None, [NODES])
         assert not wrong.live
+        while server.log.read_text().count(_REFUSED) < 2:  # noqa: ASYNC110  # of another process
+            await asyncio.sleep(0.05)
         assert "wr%40ng" not in wrong.name
         await wrong.stop()
         right = create(f"nats://me:p%40ss@127.0.0.1:{server.port}", BusSettings())
@@ -184,12 +190,12 @@ def test_wrong_password_is_logged_once_and_tried_again_with_pauses(
     caplog.set_level(logging.INFO, "zaqar_redis")
     with nats_server('authorization: {user: me, password: "p@ss"}') as server:
         asyncio.run(work(server))
-        attempts = server.log.read_text().count("authentication error")
+        attempts = server.log.read_text().count(_REFUSED)
     lines = [each.getMessage() for each in caplog.records if each.name.startswith("zaqar_redis")]
     assert "no connection to the bus nats://me:***@" in lines[0]
     assert "Authorization Violation" in lines[0]
     assert [line.rpartition(" is ")[2] for line in lines[1:]] == ["there again"]
-    assert 2 <= attempts <= 12  # within 4 s
+    assert attempts <= 12  # within 4 s
 
 
 def test_refused_channel_is_logged_and_the_others_work(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,11 +14,11 @@ from msgspec import Raw
 from tests.realtime import crowd
 from tests.realtime.test_session import RecordingTransport
 from tests.support import servers
+from tests.support.stores import PATIENT, PATIENT_OPTIONS
 from zaqar_redis import clock
 from zaqar_redis.auth import tokens
 from zaqar_redis.figures import ChannelFigures
 from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.metrics.process_load import LOAD
 from zaqar_redis.realtime.engines.redis import RedisEngine
 from zaqar_redis.realtime.node import publication_rates
@@ -39,12 +39,12 @@ from zaqar_redis.storage import pools
 @asynccontextmanager
 async def operator(uri: str, store: str) -> AsyncIterator[tuple[Node, OperatorServices]]:
     """A node over the Redis at *uri*, whose queues are in *store*."""
-    engine = RedisEngine(keyspace.client(uri, BatchSettings()), clock.store)
+    engine = RedisEngine(keyspace.client(uri, PATIENT), clock.store)
     verifier = tokens.TokenVerifier(tokens.TokenSettings())
     anybody = SessionSettings(insecure=True)
     node = Node(engine, anybody, Namespaces(ChannelOptions(), {}), verifier)
     is_there = store == uri  # however busy the machine is
-    driver = pools.create(store, store, {} if is_there else {"connect_timeout": 0.2})
+    driver = pools.create(store, store, PATIENT_OPTIONS if is_there else {"connect_timeout": 0.2})
     services = OperatorServices(driver, HistorySettings(), node)
     await driver.start()
     await node.start()

@@ -14,13 +14,13 @@ from tests.realtime.test_routing import LocalClient
 from tests.realtime.test_session import token
 from tests.support import servers
 from tests.support.clock import ManualClock
+from tests.support.stores import PATIENT
 from zaqar_redis import clock, errors
 from zaqar_redis.auth import tokens
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.routing_keys import RoutingKeys
 from zaqar_redis.keyspace.script import Call, RedisCommand
-from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.realtime.buses.memory import MemoryBus
 from zaqar_redis.realtime.engines.redis import RedisEngine
 from zaqar_redis.realtime.engines.topics import RedisTopics
@@ -46,7 +46,7 @@ def server() -> Iterator[servers.RedisServer]:
 async def node_on(server: servers.RedisServer) -> AsyncIterator[Node]:
     """A node whose bus needs no Redis, and which repairs the store each second."""
     node = Node(
-        RedisEngine(keyspace.client(server.uri, BatchSettings()), clock.store, MemoryBus()),
+        RedisEngine(keyspace.client(server.uri, PATIENT), clock.store, MemoryBus()),
         SessionSettings(presence_ttl=2),
         Namespaces(ChannelOptions(), {}),
         tokens.TokenVerifier(tokens.TokenSettings(hmac_secret_key=SECRET)),
@@ -162,7 +162,7 @@ def test_node_that_subscribes_while_others_remove_it_keeps_its_lease(
     server: servers.RedisServer,
 ) -> None:
     async def scenario() -> None:
-        async with keyspace.connected(server.uri, BatchSettings()) as client:
+        async with keyspace.connected(server.uri, PATIENT) as client:
             now = ManualClock()
             own = RedisTopics(client, now)
             assert not await own.subscribe("p/news", "ann", "node", 60)

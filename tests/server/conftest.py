@@ -18,7 +18,7 @@ from tests.support.backends import Backend
 
 #: Seconds that services keep an idle connection; `zaqar-redis serve` has no such option.
 #: `impatient` keeps them longer than a busy machine takes from an answer to the next request.
-_IMPATIENT, _PATIENT = 3, 300
+_IMPATIENT, _PATIENT = 5, 300
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ _TLS = bytes.fromhex("16030100c2010000be0303")
 
 @pytest.fixture(scope="module")
 def service(redis_server: Backend) -> Iterator[servers.RunningService]:
-    options = {"server": {"request_timeout": "1", "max_connections": "1"}}
+    options = {"server": {"request_timeout": "5", "max_connections": "1"}}
     with servers.service(redis_server.uri, options=options) as made:
         yield made
 

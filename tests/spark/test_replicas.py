@@ -12,13 +12,13 @@ import pytest
 
 from tests.support import servers
 from tests.support.spark_reads import SparkTestStore, columns, pickled, task
+from tests.support.stores import PATIENT
 from zaqar_redis import errors
 from zaqar_redis.benchmarks.redis_cluster import redis_cluster
 from zaqar_redis.benchmarks.redis_node import RedisNode
 from zaqar_redis.benchmarks.redis_sentinel import redis_sentinel
 from zaqar_redis.keyspace import blocking
 from zaqar_redis.keyspace.blocking import BlockingClient
-from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.storage.redis.bulk.range_reader import RangeFields, RangeReader
 
 _MESSAGES = 500
@@ -91,7 +91,7 @@ def test_primary_is_read_while_replicas_hang(replicated: _Replicated) -> None:
     for each in replicated.replicas:
         each.signal(signal.SIGSTOP)
     try:
-        found = replicated.read(readReplicas=True, timeout="2s")
+        found = replicated.read(readReplicas=True, timeout="5s")
         assert found == list(range(1, _MESSAGES + 1))
     finally:
         for each in replicated.replicas:
@@ -103,7 +103,7 @@ def test_primary_is_read_where_a_replica_lags_behind() -> None:
         store = SparkTestStore(primary.uri, "p")
         store.post(1, 2, 3)
         store.command("CONFIG", "SET", "repl-diskless-sync-delay", 0)
-        replica = blocking.client(late.uri, BatchSettings())
+        replica = blocking.client(late.uri, PATIENT)
         replica.command("REPLICAOF", "127.0.0.1", primary.open_port())
         servers.wait_for(
             lambda: b"master_link_status:up" in replica.command("INFO", "replication"), "a copy"

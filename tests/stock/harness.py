@@ -16,6 +16,7 @@ from zaqar import bootstrap
 from tests.support import servers
 from tests.support.backends import Backend
 from tests.support.command_line import CommandLine
+from tests.support.stores import PATIENT_OPTIONS
 from zaqar_redis.records import Message, NewMessage
 from zaqar_redis.storage import pools
 
@@ -132,7 +133,7 @@ class ImportedStore:
 
     def __init__(self, uri: str, runner: asyncio.Runner) -> None:
         self._runner = runner
-        self.driver = pools.create(uri, uri, {})
+        self.driver = pools.create(uri, uri, PATIENT_OPTIONS)
 
     def run(self, awaitable: Awaitable[T]) -> T:
         async def awaited() -> T:

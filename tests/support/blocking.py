@@ -7,10 +7,9 @@ import json
 from typing import Any
 
 from tests.support.clock import ManualClock
-from tests.support.stores import CLIENT, TTL, new_messages
+from tests.support.stores import CLIENT, PATIENT, TTL, new_messages
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import blocking, envelope, keys
-from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.records import ClaimResult, IdempotencyKey, NewMessage
 from zaqar_redis.storage.redis.bulk.ledger import BatchDigest, RedisLedger
 from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
@@ -35,7 +34,7 @@ class ProjectStore:
     def __init__(self, uri: str, project: str, now: Clock) -> None:
         self.uri = uri
         self.project = project
-        self.client = blocking.client(uri, BatchSettings())
+        self.client = blocking.client(uri, PATIENT)
         self.queues = RedisQueues(self.client, now)
         self.messages = RedisMessages(self.client, now)
         self.claims = RedisClaims(self.client, now, self.messages.dead_letter)

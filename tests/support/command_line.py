@@ -20,11 +20,9 @@ from tests.support import servers
 from zaqar_redis.cli.main import main
 from zaqar_redis.conf.environment import variable
 
-#: Seconds that connecting may take: each command connects anew, and a machine may stand still for
-#: longer than the default.
-CONNECT_TIMEOUT = 10
-#: Commands about configurations show what their tests have set, and nothing else.
-_PATIENT = {variable("redis", "connect_timeout"): str(CONNECT_TIMEOUT)}
+#: Each command connects anew.  Commands about configurations show what their tests have set, and
+#: nothing else.
+_PATIENT = {variable("redis", "connect_timeout"): str(servers.CONNECT_TIMEOUT)}
 
 
 class CommandLine:

@@ -29,6 +29,10 @@ from zaqar_redis.benchmarks.servers import wait_for as wait_for
 S = TypeVar("S", bound=BaseServer)
 
 
+#: Seconds that connecting to a store may take: a machine may stand still for longer than the
+#: default.
+CONNECT_TIMEOUT = 10
+
 #: Names of backends as fixture parameters, which are also the programs they need.
 REDIS = "redis-server"
 VALKEY = "valkey-server"
@@ -183,7 +187,8 @@ def service(
     with tempfile.TemporaryDirectory(prefix="zr-service-") as folder:
         port = port or free_port()
         config = Path(folder) / "zaqar_redis.conf"
-        config.write_text(config_text(options or {}))
+        redis = {"connect_timeout": CONNECT_TIMEOUT} | dict((options or {}).get("redis", {}))
+        config.write_text(config_text(dict(options or {}) | {"redis": redis}))
         log = Path(folder) / "service.log"
         with log.open("ab") as output:
             process = subprocess.Popen(

@@ -71,7 +71,9 @@ class ProcessDied(Exception):
 
 
 #: On a machine that stands still for seconds, its Redis is there all the same.
-PATIENT = BatchSettings(timeout=30, connect_timeout=10)
+PATIENT = BatchSettings(timeout=30, connect_timeout=servers.CONNECT_TIMEOUT)
+#: the same, for drivers that are given options
+PATIENT_OPTIONS = {"timeout": 30, "connect_timeout": servers.CONNECT_TIMEOUT}
 
 
 class Crash:

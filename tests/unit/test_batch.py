@@ -17,9 +17,11 @@ from typing import Any
 
 import pytest
 import redis.exceptions
+from msgspec.structs import replace
 from redis._parsers import _AsyncHiredisParser
 
 from tests.support import servers
+from tests.support.stores import PATIENT, PATIENT_OPTIONS
 from zaqar_redis import errors
 from zaqar_redis.keyspace import blocking
 from zaqar_redis.keyspace import client as keyspace
@@ -29,8 +31,6 @@ from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.storage.redis import create
 
-#: For tests without a store that hangs: no machine is as busy as that.
-PATIENT = BatchSettings(timeout=60, connect_timeout=60)
 #: For a store that hangs. While it does not, a loaded machine may answer later than that, too.
 QUICK = BatchSettings(timeout=0.5, connect_timeout=0.5, backoff=0.01, backoff_max=0.05)
 
@@ -77,7 +77,7 @@ async def _outcomes(answers: Sequence[Awaitable[Any]]) -> list[Any]:
 
 def test_every_caller_gets_the_answer_to_its_own_command(server: servers.RedisServer) -> None:
     async def scenario() -> None:
-        settings = BatchSettings(batch_commands=7, batch_bytes=1000)
+        settings = replace(PATIENT, batch_commands=7, batch_bytes=1000)
         async with _client(server, settings) as client:
             texts = [str(number) * (number % 50 + 1) for number in range(2000)]
             answers = await asyncio.gather(*(client.command("ECHO", text) for text in texts))
@@ -101,7 +101,7 @@ def test_commands_over_in_flight_limit_are_refused_as_overloaded(
     server: servers.RedisServer,
 ) -> None:
     async def scenario() -> None:
-        async with _client(server, BatchSettings(in_flight=50)) as client:
+        async with _client(server, replace(PATIENT, in_flight=50)) as client:
             got = await _outcomes([client.command("ECHO", "a") for _ in range(80)])
             assert got == [b"a"] * 50 + [errors.Overloaded] * 30
             assert await _outcomes([client.command("ECHO", "a")] * 1) == [b"a"]
@@ -111,7 +111,7 @@ def test_commands_over_in_flight_limit_are_refused_as_overloaded(
 
 def test_commands_over_backlog_bytes_are_refused_as_overloaded(server: servers.RedisServer) -> None:
     async def scenario() -> None:
-        async with _client(server, BatchSettings(backlog_bytes=100_000)) as client:
+        async with _client(server, replace(PATIENT, backlog_bytes=100_000)) as client:
             got = await _outcomes([client.command("ECHO", "a" * 30_000) for _ in range(5)])
             assert [one == errors.Overloaded for one in got] == [False] * 3 + [True] * 2
             got = await _outcomes([client.command("ECHO", "a" * 100_001)])
@@ -135,7 +135,7 @@ def test_command_cancelled_while_pending_does_not_shift_replies(
     server: servers.RedisServer,
 ) -> None:
     async def scenario() -> None:
-        async with _client(server, BatchSettings(timeout=20)) as client:
+        async with _client(server, replace(PATIENT, timeout=20)) as client:
             await client.command("PING")
             with _paused(server):
                 first, leaving, last = (
@@ -226,7 +226,7 @@ def test_commands_to_a_killed_store_fail_at_once_and_work_after_its_restart(
     server: servers.RedisServer,
 ) -> None:
     async def scenario() -> None:
-        async with _client(server, BatchSettings(timeout=600, backoff_max=0.05)) as client:
+        async with _client(server, replace(PATIENT, timeout=600, backoff_max=0.05)) as client:
             await client.command("PING")
             with _paused(server):
                 waiting = [asyncio.ensure_future(client.command("PING")) for _ in range(20)]
@@ -376,7 +376,7 @@ def test_replies_are_matched_however_many_reads_they_come_in(server: servers.Red
     """Many in one read, and one in many reads."""
 
     async def scenario() -> None:
-        async with _client(server, BatchSettings(timeout=20)) as client:
+        async with _client(server, replace(PATIENT, timeout=20)) as client:
             large = "x" * 1_000_000
             await client.command("PING")
             with _paused(server):
@@ -422,7 +422,7 @@ def test_driver_starts_while_the_store_is_unreachable(server: servers.RedisServe
 
 def test_full_redis_raises_store_unavailable(server: servers.RedisServer) -> None:
     async def scenario() -> None:
-        driver = create(server.uri, {})
+        driver = create(server.uri, PATIENT_OPTIONS)
         await driver.start()
         with server.client() as admin:
             admin.config_set("maxmemory", "1")

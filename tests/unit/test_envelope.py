@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.support.backends import Backend
 from tests.support.clock import ManualClock
+from tests.support.stores import PATIENT
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import envelope, keys
-from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.records import NewMessage
 from zaqar_redis.storage.redis import RedisDriver
 
@@ -93,7 +93,7 @@ async def _written_by_redis(
     clock, project = ManualClock(), f"envelope-{uuid.uuid4()}"
     clock.now = now
     of_queue = keys.of_queue(project, "q")
-    async with keyspace.connected(uri, BatchSettings()) as client:
+    async with keyspace.connected(uri, PATIENT) as client:
         driver = RedisDriver(client, now=clock)
         await driver.queues.create(project, "q", {"_default_message_delay": 1})
         who = str(uuid.uuid4())

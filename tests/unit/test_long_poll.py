@@ -11,6 +11,7 @@ import pytest
 
 from tests.support import servers
 from tests.support.backends import Backend
+from tests.support.stores import PATIENT_OPTIONS
 from zaqar_redis.records import NewMessage
 from zaqar_redis.service import long_polls
 from zaqar_redis.service.long_polls import LongPoll
@@ -109,7 +110,7 @@ def _run(
     scenario: Callable[[LongPollQueue], Awaitable[None]],
 ) -> None:
     async def run_scenario() -> None:
-        driver = create(redis.uri, {})
+        driver = create(redis.uri, PATIENT_OPTIONS)
         await driver.start()
         try:
             async with asyncio.timeout(60):

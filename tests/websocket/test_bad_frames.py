@@ -287,7 +287,7 @@ def test_requests_of_a_client_that_does_not_read_wait_and_are_answered_in_the_en
 @pytest.fixture(scope="module")
 def impatient(redis_server: Backend) -> Iterator[servers.RunningService]:
     # Long enough for a client of a busy machine to say in time who it is.
-    with servers.service(redis_server.uri, options={"server": {"request_timeout": 3}}) as running:
+    with servers.service(redis_server.uri, options={"server": {"request_timeout": 6}}) as running:
         yield running
 
 

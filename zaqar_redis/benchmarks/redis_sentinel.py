@@ -15,6 +15,9 @@ from zaqar_redis.benchmarks.redis_node import PLAIN, Front, RedisNode
 from zaqar_redis.benchmarks.servers import wait_for
 
 SERVICE = "mymaster"
+#: Milliseconds for which a sentinel trusts nothing after it has stood still for two seconds.  Its
+#: own 30 s would put off each failover on a busy machine, again and again.
+_TILT_MS = 1000
 
 
 class RedisSentinel:
@@ -83,7 +86,9 @@ class _StartedNodes:
             f"sentinel down-after-milliseconds {SERVICE} {down_after_ms}\n"
             f"sentinel failover-timeout {SERVICE} {down_after_ms * 5}\n"
         )
-        return self.start(name, str(config), "--sentinel")
+        node = self.start(name, str(config), "--sentinel")
+        node.command("SENTINEL", "DEBUG", "TILT-PERIOD", _TILT_MS)
+        return node
 
 
 @contextlib.contextmanager

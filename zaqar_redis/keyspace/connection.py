@@ -111,7 +111,7 @@ class ConnectionKeeper(Generic[K]):
 
     async def _run(self) -> None:
         while True:
-            connection = self._connect()
+            connection, is_answered = self._connect(), False
             try:
                 async with answer_within(self._timeout):
                     await connection.connect()
@@ -121,11 +121,12 @@ class ConnectionKeeper(Generic[K]):
                 raise
             except Exception as error:  # whatever broke it, only a new connection repairs it
                 self._note(error)
+                is_answered = isinstance(error, AuthenticationError)
             finally:
                 self._on_lost()
                 # TLS waits for its peer at the end; not on a connection that is lost.
                 with contextlib.suppress(RedisError, OSError):
-                    await connection.disconnect(nowait=not self._is_closing)
+                    await connection.disconnect(nowait=not (self._is_closing or is_answered))
             # Jitter: after an outage the workers must not all come back at once.
             await asyncio.sleep(self._pause * random.uniform(0.5, 1.5))
             self._pause = min(2 * self._pause, self._backoff_max)
