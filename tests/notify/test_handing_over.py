@@ -18,6 +18,7 @@ from tests.support import servers
 from tests.support.notifiers import notifier
 from zaqar_redis.notify import notifier as notifier_module
 from zaqar_redis.notify import source as source_module
+from zaqar_redis.notify import store_watch
 from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.notifier import NotifierSettings
 from zaqar_redis.storage.deliveries import DeliveryStep, SettledDeliveries
@@ -177,7 +178,7 @@ def test_hangup_stops_a_notifier_as_sigterm_does() -> None:
 def test_store_that_stands_still_begins_no_attempts_and_repeats_nothing(
     project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_module, "_AWAY_SECONDS", 0.05)
+    monkeypatch.setattr(store_watch, "_AWAY_SECONDS", 0.05)
     with servers.redis_server() as server:
         asyncio.run(_pause_store(server, project))
 

@@ -11,11 +11,13 @@ from zaqar_redis.storage.deliveries import PendingDelivery
 def test_nothing_is_done_before_what_was_stored_of_it() -> None:
     number = 2 * settlement._STEP_MAX + 1
     done = DeliverySettlement()
-    done.pending = [PendingDelivery("s", f"{n:016d}", 0) for n in range(number)]
-    last = done.pending[-1]
-    done.failed.append(last)
-    done.made.append(last.id)
-    done.entries.append(b"1-0")
+    stored = [PendingDelivery("s", f"{n:016d}", 0) for n in range(number)]
+    for pending in stored:
+        done.store(pending, failed=False)
+    last = stored[-1]
+    done.store(last, failed=True)
+    done.end_pending(last.id)
+    done.end_entry(b"1-0")
     first, second, third = done.take(), done.take(), done.take()
     for early in (first, second):
         assert len(early.pending) == settlement._STEP_MAX

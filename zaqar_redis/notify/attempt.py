@@ -7,16 +7,14 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.notify.items import Item
-from zaqar_redis.notify.owner import LaneOwner
+from zaqar_redis.notify.limits import DeliverySlots, WaitingLane
 from zaqar_redis.notify.pace import Pace
+from zaqar_redis.notify.store_watch import StoreWatch
 from zaqar_redis.notify.target import Delivery, Outcome, Result, Target
-
-if TYPE_CHECKING:
-    from zaqar_redis.notify.lane import Lane
 
 LOG = logging.getLogger(__name__)
 
@@ -35,13 +33,34 @@ async def attempt(target: Target, delivery: Delivery) -> Result:
     return result
 
 
+class AttemptingLane(WaitingLane, Protocol):
+    """What has attempts made."""
+
+    @property
+    def has_items(self) -> bool:
+        """Whether some wait for their turn."""
+
+    @property
+    def attempts_max(self) -> int:
+        """How many may be under way."""
+
+    def next_chunk(self) -> Sequence[Item]:
+        """Removes what goes into one attempt; nothing: nothing waits for its turn."""
+
+    async def attempt(self, chunk: Sequence[Item]) -> None:
+        """Makes one, and settles how that went."""
+
+
 class LaneAttempts:
     """The attempts of a lane: as many at a time as its subscription and the process allow."""
 
-    def __init__(self, lane: Lane, owner: LaneOwner, rate: float) -> None:
+    def __init__(
+        self, lane: AttemptingLane, slots: DeliverySlots, watch: StoreWatch, rate: float
+    ) -> None:
         """*rate*: messages a second; 0: as many as can be."""
         self._lane = lane
-        self._owner = owner
+        self._slots = slots
+        self._watch = watch
         self._running = 0
         self._pace = Pace(rate)
         self._timer: asyncio.TimerHandle | None = None
@@ -64,17 +83,21 @@ class LaneAttempts:
         """Begins attempts, as many as may be under way."""
         self.stop()  # each timer that is left would set another one
         lane = self._lane
-        while lane.has_items and self._running < lane.attempts_max and self._owner.may_begin(lane):
+        while lane.has_items and self._running < lane.attempts_max and self._may_begin():
             if wait := self._pace.wait():
                 self._timer = asyncio.get_running_loop().call_later(wait, self.pump)
                 return
             if chunk := self._next_chunk():
-                self._owner.begin(self._run(chunk), internal=lane.is_internal)
+                self._slots.begin(self._run(chunk), lane.project, internal=lane.is_internal)
+
+    def _may_begin(self) -> bool:
+        """Whether the process may make another attempt now; else it pumps the lane later."""
+        return not self._watch.is_away and self._slots.may_begin(self._lane)
 
     def begin(self, other: Coroutine[Any, Any, None]) -> None:
         """Runs what is to be done inside the installation as one of the attempts."""
         self._running += 1
-        self._owner.begin(self._run_other(other), internal=True)
+        self._slots.begin(self._run_other(other), self._lane.project, internal=True)
 
     def stop(self) -> None:
         """Begins none by itself."""
@@ -101,7 +124,9 @@ class LaneAttempts:
     def _following_chunk(self) -> Sequence[Item]:
         """Returns what a task goes on with; nothing: its turn is over."""
         lane = self._lane
-        if self._running >= lane.attempts_max or not self._owner.may_go_on(lane):
+        if self._running >= lane.attempts_max or self._watch.is_away:
+            return ()
+        if not self._slots.may_go_on(lane):  # another lane waits for its slot
             return ()
         return () if self._pace.wait() else self._next_chunk()
 

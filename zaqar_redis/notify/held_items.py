@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from zaqar_redis.notify.in_flight import InFlight
 from zaqar_redis.notify.items import Item
 
 
 class HeldItems:
     """Items whose turn comes, in order, and those that are under way: both count."""
 
-    def __init__(self, items_max: Callable[[], int], bytes_max: Callable[[], int]) -> None:
-        """*bytes_max*: beside a first item, which is taken whatever its size."""
+    def __init__(self, in_flight: InFlight, items_max: Callable[[], int]) -> None:
+        self._in_flight = in_flight
         self._items_max = items_max
-        self._bytes_max = bytes_max
         self._waiting: deque[Item] = deque()
         self._number = 0
         self._size = 0
@@ -32,7 +32,7 @@ class HeldItems:
     def is_half_full(self) -> bool:
         if self._number > self._items_max() // 2:
             return True
-        return self._number > 0 and self._size > self._bytes_max() // 2
+        return self._number > 0 and self._size > self._in_flight.bytes_max() // 2
 
     def has_room(self, items: Sequence[Item]) -> bool:
         """Whether all of them may be taken."""
@@ -40,16 +40,19 @@ class HeldItems:
             return False
         if not self._number and len(items) == 1:
             return True
-        return self._size + sum(item.size for item in items) <= self._bytes_max()
+        return self._size + sum(item.size for item in items) <= self._in_flight.bytes_max()
 
     def take(self, items: Sequence[Item]) -> None:
         """Counts them, until they end."""
+        self._in_flight.take(items)
         self._number += len(items)
         self._size += sum(item.size for item in items)
 
     def end(self, item: Item) -> None:
+        """It was made, was stored as pending, or needs not be made."""
         self._number -= 1
         self._size -= item.size
+        self._in_flight.end(item)
 
     def append(self, items: Sequence[Item]) -> None:
         """Has items that it has taken wait for their turn, the last."""
