@@ -14,7 +14,7 @@ from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.notify.notifier import Notifier, NotifierSettings
-from zaqar_redis.notify.target import TargetContext
+from zaqar_redis.notify.target_context import TargetContext
 from zaqar_redis.notify.targets import Targets
 from zaqar_redis.records import NewMessage
 from zaqar_redis.service.long_polls import LongPoll

@@ -13,7 +13,7 @@ from tests.support.stores import PATIENT_OPTIONS
 from zaqar_redis import rules
 from zaqar_redis.notify.limits import MessageMemory
 from zaqar_redis.notify.notifier import Notifier, NotifierSettings
-from zaqar_redis.notify.target import TargetContext
+from zaqar_redis.notify.target_context import TargetContext
 from zaqar_redis.notify.targets import Targets
 from zaqar_redis.records import NewMessage
 from zaqar_redis.service.long_polls import LongPoll

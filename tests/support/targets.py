@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from zaqar_redis import rules
-from zaqar_redis.notify.target import TargetContext
+from zaqar_redis.notify.target_context import TargetContext
 from zaqar_redis.service.long_polls import LongPoll
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.storage.load import load

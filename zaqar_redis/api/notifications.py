@@ -16,7 +16,7 @@ from zaqar_redis.api.subscription_routes import subscription_routes
 from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.notify.notifier import Notifier
-from zaqar_redis.notify.target import TargetContext
+from zaqar_redis.notify.target_context import TargetContext
 from zaqar_redis.notify.targets import Targets
 from zaqar_redis.notify.tester import SubscriptionTester
 from zaqar_redis.notify.trusts import TrustClient, TrustService

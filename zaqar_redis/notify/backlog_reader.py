@@ -12,8 +12,8 @@ from zaqar_redis.storage.deliveries import PendingDelivery
 
 #: Subscriptions whose backlogs are read between two steps: the lease must not end meanwhile.
 _BACKLOGS = 64
-#: Pending deliveries that are deleted at once.
-_DROPPED = 200
+#: Pending deliveries that are read, and deleted, at once.
+_PAGE, _DROPPED = 200, 200
 
 
 class BacklogReader:
@@ -44,7 +44,7 @@ class BacklogReader:
             self._lanes[lane] = None  # the last one the next time
             backlog = lane.backlog
             page = await self._context.leased.backlog(
-                lane.subscription.id, backlog.position, lane.page
+                lane.settings.subscription.id, backlog.position, min(_PAGE, lane.items_max())
             )
             if in_flight.is_stopped:
                 return
@@ -57,8 +57,15 @@ class BacklogReader:
                 if first is not None and pending.id >= first:
                     break
                 backlog.position = pending.id
-                if lane.is_next(pending):
+                if self._is_next(lane, pending):
                     offer(lane, pending)
+
+    def _is_next(self, lane: Lane, pending: PendingDelivery) -> bool:
+        """Whether a delivery that waits may be made now, in its turn."""
+        # A subscriber before this one may have left some to be tried again later: a queue that
+        # gets younger ones first passes over these.
+        is_due = pending.due is None or pending.due <= self._context.clock.now()
+        return lane.settings.is_in_order or is_due
 
     async def drop(self, subscription: str) -> None:
         """Deletes what waits for a subscription that does not exist any more."""

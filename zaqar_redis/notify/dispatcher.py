@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from zaqar_redis import errors, rules
 from zaqar_redis.notify.items import Item
@@ -24,9 +24,6 @@ LOG = logging.getLogger(__name__)
 #: Seconds for which entries wait for lanes that are full: fast ones have room again before, and
 #: what they would get is not stored and read once more.
 _FULL_SECONDS = 1.0
-
-#: `Lane.offer_due` or `Lane.offer_waiting`.
-Offer = Callable[[Lane, Item, PendingDelivery], None]
 
 
 class Dispatcher:
@@ -82,21 +79,22 @@ class Dispatcher:
         if lane is None:  # its subscription is gone
             self._context.settlement.end_pending(pending.id)
         else:
-            self._offer(lane, pending, Lane.offer_due)
+            self._offer(lane, pending, is_asked=False)
 
     def offer_waiting(self, lane: Lane, pending: PendingDelivery) -> None:
         """Offers a delivery that waits for a lane."""
-        self._offer(lane, pending, Lane.offer_waiting)
+        self._offer(lane, pending, is_asked=True)
 
-    def _offer(self, lane: Lane, pending: PendingDelivery, offer: Offer) -> None:
+    def _offer(self, lane: Lane, pending: PendingDelivery, *, is_asked: bool) -> None:
         decrypted = None
         if pending.stored is not None:
             decrypted = self._decrypted(pending.stored.message)
             # Its subscriber may be another one, that has not confirmed, or have left.
-            if decrypted is None or not self._is_live(lane.subscription):
+            if decrypted is None or not self._is_live(lane.settings.subscription):
                 self._context.settlement.end_pending(pending.id)
                 return
-        offer(lane, Item(pending.epoch, pending.stored, decrypted, pending=pending), pending)
+        item = Item(pending.epoch, pending.stored, decrypted, pending=pending)
+        lane.offer_pending(item, pending, is_asked=is_asked)
 
     def _may_dispatch(self) -> bool:
         if not self._in_flight.room():
@@ -119,9 +117,9 @@ class Dispatcher:
             if (decrypted := self._decrypted(stored.message)) is not None
         ]
         for lane in self._roster:
-            if not self._is_live(lane.subscription):
+            if not self._is_live(lane.settings.subscription):
                 continue
-            wanted = lane.options.filter
+            wanted = lane.settings.options.filter
             items = [
                 Item(entry.epoch, stored, decrypted, entry=work)
                 for stored, decrypted, body in messages

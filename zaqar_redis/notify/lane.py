@@ -21,11 +21,8 @@ from zaqar_redis.notify.lane_reports import LaneReports
 from zaqar_redis.notify.states import LANE_TRANSITIONS, LaneEvent, LaneState
 from zaqar_redis.notify.target import Outcome, Result
 from zaqar_redis.records import Message, Subscription
-from zaqar_redis.service.subscription_options import SubscriptionOptions
 from zaqar_redis.storage.deliveries import PendingDelivery
 
-#: Pending deliveries that are read at once.
-_PAGE = 200
 #: Milliseconds until a dead letter is posted again to a store that was away.
 _DEAD_LETTER_PAUSE_MS = 1000
 
@@ -46,25 +43,25 @@ class Lane:
         """
         self.project = context.leased.project
         self._context = context
-        self._settings = settings
+        self.settings = settings
         self._read_backlog = read_backlog
         self.circuit = circuit
         in_flight = context.in_flight
-        self._items = HeldItems(in_flight, self._items_max)
+        self._items = HeldItems(in_flight, self.items_max)
         #: items of attempts
         self._under_way: dict[Item, None] = {}
         #: it waits until the process may make another attempt
         self.waits = False
         subscription = settings.subscription
         self.backlog = Backlog(subscription.id, in_flight, context.settlement)
-        self._state = LaneState.HELD if waits or subscription.paused else LaneState.FLOWING
+        self.state = LaneState.HELD if waits or subscription.paused else LaneState.FLOWING
         names = self.project, context.leased.queue
         self._reports = LaneReports(names, subscription, context.settlement, context.failures)
         self._attempts = LaneAttempts(self, context.slots, context.watch, settings.options.rate)
 
     def adopt(self, settings: LaneSettings) -> None:
         """Goes on with the subscription as it is now; what it has goes to a new subscriber."""
-        before, self._settings = self._settings, settings
+        before, self.settings = self.settings, settings
         subscription = settings.subscription
         is_another = subscription.subscriber != before.subscription.subscriber
         if is_another:
@@ -81,20 +78,8 @@ class Lane:
     # -- what it is ------------------------------------------------------------------------------
 
     @property
-    def subscription(self) -> Subscription:
-        return self._settings.subscription
-
-    @property
-    def options(self) -> SubscriptionOptions:
-        return self._settings.options
-
-    @property
-    def state(self) -> LaneState:
-        return self._state
-
-    @property
     def is_internal(self) -> bool:
-        return self._settings.target.internal
+        return self.settings.target.internal
 
     @property
     def has_items(self) -> bool:
@@ -109,28 +94,24 @@ class Lane:
     @property
     def wants_more(self) -> bool:
         """Whether waiting deliveries are to be read."""
-        return self._state is LaneState.CATCHING_UP and not self.is_half_full
+        return self.state is LaneState.CATCHING_UP and not self.is_half_full
 
-    @property
-    def page(self) -> int:
-        """How many waiting deliveries are to be read at once."""
-        return min(_PAGE, self._items_max())
-
-    def _items_max(self) -> int:
+    def items_max(self) -> int:
+        """Returns how many messages it may have."""
         return self._context.in_flight.items_max(internal=self.is_internal)
 
     @property
     def attempts_max(self) -> int:
         """How many may be under way."""
-        if self._settings.is_in_order or not self.circuit.is_closed:
+        if self.settings.is_in_order or not self.circuit.is_closed:
             return 1
-        return self.options.concurrency
+        return self.settings.options.concurrency
 
     def _now(self) -> int:
         return self._context.clock.now()
 
     def _change(self, event: LaneEvent) -> None:
-        self._state = LANE_TRANSITIONS[self._state][event]
+        self.state = LANE_TRANSITIONS[self.state][event]
 
     # -- what it is offered ------------------------------------------------------------------------
 
@@ -140,9 +121,9 @@ class Lane:
             for item in items:
                 self.offer([item])
             return
-        fits = self._state is LaneState.FLOWING and self._items.has_room(items)
+        fits = self.state is LaneState.FLOWING and self._items.has_room(items)
         self._items.take(items)
-        if self._state is LaneState.ENDED:
+        if self.state is LaneState.ENDED:
             self._end_items(items)
         elif fits:
             self._items.append(items)
@@ -151,24 +132,21 @@ class Lane:
             for item in items:
                 self._put_behind(item)
 
-    def offer_due(self, item: Item, pending: PendingDelivery) -> None:
-        """Takes a delivery that is due, unless it has it already, or comes to it."""
-        if self._settings.is_in_order and self._state is LaneState.CATCHING_UP and not item.notice:
-            return
-        fits = self._state is not LaneState.HELD and self._items.has_room([item])
-        self._offer_pending(item, pending, fits=fits)
+    def offer_pending(self, item: Item, pending: PendingDelivery, *, is_asked: bool) -> None:
+        """Takes a delivery that is due, unless it has it already, or comes to it.
 
-    def offer_waiting(self, item: Item, pending: PendingDelivery) -> None:
-        """Takes a delivery of its backlog, as `offer_due` does: `wants_more` has asked for it."""
-        self._offer_pending(item, pending, fits=self._state is not LaneState.HELD)
-
-    def _offer_pending(self, item: Item, pending: PendingDelivery, *, fits: bool) -> None:
-        if self._state is LaneState.ENDED:
+        *is_asked*: it is of the backlog, and `wants_more` has asked for it.
+        """
+        if self.state is LaneState.ENDED:
             self._items.take([item])
             self._items.end(item)
             return
+        comes_to_it = self.settings.is_in_order and self.state is LaneState.CATCHING_UP
+        if comes_to_it and not (is_asked or item.notice):
+            return
         if self.backlog.has(pending.id):
             return  # what is about to be stored is read as it will be
+        fits = self.state is not LaneState.HELD and (is_asked or self._items.has_room([item]))
         self._items.take([item])
         if fits or item.notice:
             self.backlog.take(pending.id)
@@ -179,24 +157,13 @@ class Lane:
 
     def _put_behind(self, item: Item) -> None:
         """Stores an item behind what waits, to be read when there is room."""
-        if self._state is LaneState.FLOWING:
+        if self.state is LaneState.FLOWING:
             self._change(LaneEvent.OVERFLOW)
             self._begin_backlog()
             self.backlog.tell_due(self._now())
         self._put_off(item, None)
 
     # -- what waits in the store -------------------------------------------------------------------
-
-    def is_next(self, pending: PendingDelivery) -> bool:
-        """Whether a delivery that waits may be made now, in its turn."""
-        # A subscriber before this one may have left some to be tried again later: a queue that
-        # gets younger ones first passes over these.
-        return self._settings.is_in_order or pending.due is None or pending.due <= self._now()
-
-    def note_stored(self, pending: PendingDelivery) -> None:
-        """Notes that the store has a delivery."""
-        is_reading = self._state is LaneState.CATCHING_UP
-        self.backlog.note_stored(pending, is_reading=is_reading)
 
     def forget(self, id: str) -> None:
         """Takes a pending delivery when it is read again: the store knows what became of it."""
@@ -205,14 +172,14 @@ class Lane:
 
     def catch_up(self) -> None:
         """Delivers what waits; for a lane that was held, or has something to replay."""
-        if self.subscription.paused:
+        if self.settings.subscription.paused:
             self.backlog.tell_due(None)
             return
-        before = self._state
+        before = self.state
         self._change(LaneEvent.WAKE)
         if before is LaneState.CATCHING_UP:
             self.backlog.begin_again()
-        elif self._state is LaneState.CATCHING_UP:
+        elif self.state is LaneState.CATCHING_UP:
             self._begin_backlog()
             self.pump()
 
@@ -227,7 +194,7 @@ class Lane:
             self._end_hold()
 
     def _end_hold(self) -> None:
-        if self._state is LaneState.FLOWING:
+        if self.state is LaneState.FLOWING:
             self.backlog.end_due()
 
     def _hold(self, until: int | None) -> None:
@@ -254,7 +221,7 @@ class Lane:
         """
         old = [item for item in self._under_way if item.began <= time]
         self.backlog.store_under_way(old, None)
-        is_open = self._state in (LaneState.FLOWING, LaneState.CATCHING_UP)
+        is_open = self.state in (LaneState.FLOWING, LaneState.CATCHING_UP)
         if is_open and (old or self._items.has_waited_since(time)):
             self._hold(self._now())
 
@@ -269,12 +236,12 @@ class Lane:
     def hand_over(self, until: int) -> None:
         """Stores what is under way, too: another notifier makes it at that time of the store,
         unless it is settled as made before."""
-        before = self._state
+        before = self.state
         self._change(LaneEvent.HAND_OVER)
         self._attempts.stop()
-        is_in_order = self._settings.is_in_order
+        is_in_order = self.settings.is_in_order
         self.backlog.store_under_way(self._under_way, None if is_in_order else until)
-        if self.subscription.paused or self._state is LaneState.ENDED:
+        if self.settings.subscription.paused or self.state is LaneState.ENDED:
             return
         if is_in_order and self._under_way:
             self._put_all_off(until)
@@ -301,8 +268,8 @@ class Lane:
     def next_chunk(self) -> Sequence[Item]:
         """Removes what goes into one attempt; nothing: nothing waits for its turn."""
         chunk: Sequence[Item] = ()
-        while self._items and not chunk and self._state is not LaneState.HANDED_OVER:
-            chunk, expired = self._items.next_chunk(self._settings.batch, self._now())
+        while self._items and not chunk and self.state is not LaneState.HANDED_OVER:
+            chunk, expired = self._items.next_chunk(self.settings.batch, self._now())
             for item in expired:
                 self._reports.expired(item)
             self._end_items(expired)
@@ -310,11 +277,11 @@ class Lane:
 
     async def attempt(self, chunk: Sequence[Item]) -> None:
         """Attempts to deliver these items, and settles how that went."""
-        subscription = self.subscription
+        subscription = self.settings.subscription
         source = self.project, self._context.leased.queue
-        delivery = delivery_of(chunk, source, subscription, self.options)
+        delivery = delivery_of(chunk, source, subscription, self.settings.options)
         self._under_way.update(dict.fromkeys(chunk))
-        result = await attempt(self._settings.target, delivery)
+        result = await attempt(self.settings.target, delivery)
         for item in chunk:
             self._under_way.pop(item, None)
         if result.outcome is Outcome.DELIVERED:
@@ -325,7 +292,7 @@ class Lane:
     def _settle_delivered(self, chunk: Sequence[Item], subscription: Subscription) -> None:
         """*subscription*: as it was when the attempt began."""
         has_recovered = self.circuit.record_success()
-        if self._state is LaneState.HANDED_OVER:
+        if self.state is LaneState.HANDED_OVER:
             stored = [item.pending.id for item in chunk if item.pending is not None]
             self._context.made_late.extend(stored)
         self._end_items(chunk)
@@ -336,15 +303,15 @@ class Lane:
     ) -> None:
         is_gone = (
             result.outcome is Outcome.GONE
-            and self._state not in (LaneState.HANDED_OVER, LaneState.ENDED)
+            and self.state not in (LaneState.HANDED_OVER, LaneState.ENDED)
             and await self._context.leased.end_subscription(subscription)
         )
-        if self._state is LaneState.HANDED_OVER:
+        if self.state is LaneState.HANDED_OVER:
             return  # another notifier makes it
-        if is_gone and self._state is not LaneState.ENDED:  # by another attempt
+        if is_gone and self.state is not LaneState.ENDED:  # by another attempt
             self._reports.subscription_gone()
             self.end()
-        if self._state is LaneState.ENDED:
+        if self.state is LaneState.ENDED:
             self._end_items(chunk)
         elif result.outcome is Outcome.REFUSED and len(chunk) > 1:
             for item in chunk:
@@ -357,12 +324,12 @@ class Lane:
 
     def _retry(self, chunk: Sequence[Item], result: Result) -> None:
         self._reports.failed(chunk, result)
-        is_in_order = self._settings.is_in_order
+        is_in_order = self.settings.is_in_order
         again: list[Item] = []
         latest = 0.0
         for item in chunk:
             item.attempts += 1
-            delay = self._settings.delay(item.attempts, result)
+            delay = self.settings.delay(item.attempts, result)
             if delay is None:
                 self._give_up(item, result)
             elif delay == 0:
@@ -374,15 +341,15 @@ class Lane:
         self._put_back(again)
         # Attempts that were under way when it opened say nothing new.
         was_closed = self.circuit.is_closed
-        pause = 0.0 if self._state is LaneState.HELD else self.circuit.record_failure()
+        pause = 0.0 if self.state is LaneState.HELD else self.circuit.record_failure()
         if pause:
             self._reports.circuit_opened(pause, result.error, is_first=was_closed)
-        if (pause or (latest and is_in_order)) and not self.subscription.paused:
+        if (pause or (latest and is_in_order)) and not self.settings.subscription.paused:
             self._hold(self._now() + round(max(pause, latest) * 1000))
 
     def _put_back(self, items: Sequence[Item]) -> None:
         """Has items tried next; or, when the lane is held, with all that waits."""
-        if self._state is LaneState.HELD:
+        if self.state is LaneState.HELD:
             for item in items:
                 self._put_off(item, None)
         else:
@@ -393,7 +360,7 @@ class Lane:
         if item.stored is None or item.expires <= self._now():
             self._reports.lost(item, result)
             self._items.end(item)
-        elif self.options.dead_letter_queue:
+        elif self.settings.options.dead_letter_queue:
             self._attempts.begin(self._dead_letter(item, item.stored.message, result))
         else:
             self._keep_failed(item, result)
@@ -404,9 +371,9 @@ class Lane:
         self._items.end(item)
 
     async def _dead_letter(self, item: Item, message: Message, result: Result) -> None:
-        letters, queue = self._context.dead_letters, self.options.dead_letter_queue
+        letters, queue = self._context.dead_letters, self.settings.options.dead_letter_queue
         try:
-            await letters.post(self.subscription.id, queue, message, result)
+            await letters.post(self.settings.subscription.id, queue, message, result)
         except errors.Unavailable:  # given up again later
             self._give_up_later(item)
         except Exception as problem:
@@ -418,13 +385,13 @@ class Lane:
 
     def _give_up_later(self, item: Item) -> None:
         later = self._now() + _DEAD_LETTER_PAUSE_MS
-        if self._state is LaneState.HANDED_OVER:
+        if self.state is LaneState.HANDED_OVER:
             return  # another notifier makes it
-        if self._state is LaneState.ENDED:
+        if self.state is LaneState.ENDED:
             self._items.end(item)
-        elif not self._settings.is_in_order:
+        elif not self.settings.is_in_order:
             self._put_off(item, later)
-        elif self._state is LaneState.HELD:
+        elif self.state is LaneState.HELD:
             self._put_off(item, None)
         else:
             self._items.put_first([item])

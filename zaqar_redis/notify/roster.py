@@ -53,7 +53,7 @@ class LaneRoster:
                     found[subscription.id] = self._lane(settings, waits=waits)
         for id in self._lanes.keys() - found.keys():
             self._lanes[id].end()
-            self._context.failures.end(self._lanes[id].subscription)
+            self._context.failures.end(self._lanes[id].settings.subscription)
         self._lanes, self._version = found, version
         self._context.in_flight.lanes = len(found)
 
@@ -61,7 +61,7 @@ class LaneRoster:
         """Ends all lanes: the source has ended, or another notifier has it."""
         for lane in self:
             lane.end()
-            self._process.circuits.put_back(lane.subscription, lane.circuit)
+            self._process.circuits.put_back(lane.settings.subscription, lane.circuit)
 
     def _settings(
         self, subscription: Subscription, policy: DeliveryRetryPolicy | None

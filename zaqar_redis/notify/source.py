@@ -23,6 +23,7 @@ from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.roster import LaneRoster
 from zaqar_redis.notify.settlement import DeliverySettlement
 from zaqar_redis.notify.source_context import SourceContext
+from zaqar_redis.notify.states import LaneState
 from zaqar_redis.notify.store_watch import StoreWatch
 from zaqar_redis.storage.deliveries import DeliveryStep, SettledDeliveries
 
@@ -231,7 +232,8 @@ class Source:
         self._in_flight.note_stored(settled)
         for pending in settled.pending:
             if lane := self._roster.get(pending.subscription):
-                lane.note_stored(pending)
+                is_reading = lane.state is LaneState.CATCHING_UP
+                lane.backlog.note_stored(pending, is_reading=is_reading)
         for id in (*settled.made, *(each.id for each in settled.failed)):
             if lane := self._roster.get(id.partition(" ")[0]):
                 lane.forget(id)

@@ -3,17 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol
 
-from zaqar_redis.notify.mail.settings import MailSettings
-from zaqar_redis.notify.settings import HttpSettings
-from zaqar_redis.notify.trusts import TrustService
 from zaqar_redis.records import Message, Record, Subscription
-from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.subscription_options import SubscriptionOptions
-from zaqar_redis.storage.contract import PostDeadLetter
 
 #: Queues through which a message may pass: more are a loop of subscriptions.
 HOPS_MAX = 8
@@ -67,37 +62,11 @@ class Result(Record, frozen=True):
 DELIVERED = Result(Outcome.DELIVERED)
 
 
-class Channels(Protocol):
-    """The channels of this service."""
-
-    def check(self, channel: str) -> None:
-        """Raises BadRequest when there is no channel of this name."""
-
-    async def publish(
-        self, project: str, channel: str, data: bytes, tags: Mapping[str, str], key: str
-    ) -> None:
-        """*key*: once within its window.  Raises BadRequest, and Unavailable."""
-
-
-class TargetContext(Record, frozen=True):
-    """What targets may need of the service."""
-
-    messages: MessageService
-    #: posts what is not in order any more, once
-    dead_letter: PostDeadLetter
-    #: None: this service has no channels
-    channels: Channels | None = None
-    http: HttpSettings = HttpSettings()
-    mail: MailSettings = MailSettings()
-    #: its owner closes it; None: there are no trusts
-    trusts: TrustService | None = None
-
-
 class Target(Protocol):
     """Delivers to subscribers whose URI has one of its schemes.
 
     A package adds one by an entry point in the group ``zaqar_redis.targets``, whose name is the
-    scheme, and whose object takes a `TargetContext`.
+    scheme, and whose object takes a `target_context.TargetContext`.
     """
 
     @property

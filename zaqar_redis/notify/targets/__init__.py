@@ -10,7 +10,8 @@ from stevedore import DriverManager, NamedExtensionManager
 from stevedore.exception import NoMatches
 
 from zaqar_redis import errors
-from zaqar_redis.notify.target import Target, TargetContext
+from zaqar_redis.notify.target import Target
+from zaqar_redis.notify.target_context import TargetContext
 
 GROUP = "zaqar_redis.targets"
 

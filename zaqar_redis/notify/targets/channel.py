@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from zaqar_redis import errors, rules
-from zaqar_redis.notify.target import DELIVERED, Delivery, Outcome, Result, TargetContext
+from zaqar_redis.notify.target import DELIVERED, Delivery, Outcome, Result
+from zaqar_redis.notify.target_context import TargetContext
 from zaqar_redis.realtime.node.queue_channels import NAMESPACE
 from zaqar_redis.service.subscription_options import SubscriptionOptions
 

@@ -26,7 +26,8 @@ from zaqar_redis.notify import addresses, answers, payloads
 from zaqar_redis.notify.addresses import AddressGuard, SystemResolver
 from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.notify.signatures import signed_headers
-from zaqar_redis.notify.target import Delivery, Outcome, Result, TargetContext
+from zaqar_redis.notify.target import Delivery, Outcome, Result
+from zaqar_redis.notify.target_context import TargetContext
 from zaqar_redis.service.subscription_options import SubscriptionOptions, check_headers
 
 LOG = logging.getLogger(__name__)

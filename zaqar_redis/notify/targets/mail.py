@@ -12,7 +12,8 @@ from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.mail.smtp import SmtpTransport
 from zaqar_redis.notify.mail.transport import MailTransport
 from zaqar_redis.notify.mail.writer import MailWriter
-from zaqar_redis.notify.target import Delivery, Outcome, Result, TargetContext
+from zaqar_redis.notify.target import Delivery, Outcome, Result
+from zaqar_redis.notify.target_context import TargetContext
 from zaqar_redis.service.subscription_options import SubscriptionOptions
 
 

@@ -10,8 +10,8 @@ from zaqar_redis.notify.target import (
     Delivery,
     Outcome,
     Result,
-    TargetContext,
 )
+from zaqar_redis.notify.target_context import TargetContext
 from zaqar_redis.records import Forwarding, IdempotencyKey, Message, NewMessage
 from zaqar_redis.service.subscription_options import SubscriptionOptions
 

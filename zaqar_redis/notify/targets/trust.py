@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 
 from zaqar_redis import errors
-from zaqar_redis.notify.target import Delivery, Outcome, Result, TargetContext
+from zaqar_redis.notify.target import Delivery, Outcome, Result
+from zaqar_redis.notify.target_context import TargetContext
 from zaqar_redis.notify.targets.http import HttpTarget
 from zaqar_redis.notify.trusts import TrustService
 from zaqar_redis.service.subscription_options import SubscriptionOptions
