@@ -14,6 +14,7 @@ from schemathesis.specs.openapi.schemas import OpenApiSchema
 from zaqar_redis import rules
 from zaqar_redis.api import openapi
 from zaqar_redis.api.app import App
+from zaqar_redis.api.composition import ServiceParts, compose
 from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.storage import pools
 
@@ -25,7 +26,8 @@ LIMITS = rules.Limits(max_wait=1)
 
 def document(limits: rules.Limits = LIMITS, admin_mode: bool = True) -> dict[str, Any]:
     driver = pools.create("unix:///nowhere", "unix:///nowhere", {})  # the driver is never started
-    routes = App(driver, ApiSettings(limits=limits, admin_mode=admin_mode)).routes
+    settings = ApiSettings(limits=limits, admin_mode=admin_mode)
+    routes = App(compose(settings, ServiceParts(driver))).routes
     return cast(dict[str, Any], json.loads(openapi.document(routes, limits)))
 
 

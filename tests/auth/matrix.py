@@ -14,6 +14,7 @@ import httpx
 from tests.support.raw_http import CLIENT
 from zaqar_redis import conf as configuration
 from zaqar_redis.api.app import App
+from zaqar_redis.api.composition import ServiceParts, compose
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.auth.identity import ADMIN, MEMBER, READER
@@ -101,7 +102,8 @@ def all_routes() -> list[ApiRoute]:
     """Returns the rows of the table, those of operators too."""
     store = "unix:///nowhere"
     channels = service_factory.channels(configuration.load([], []), store)
-    app = App(pools.create(store, store, {}), ApiSettings(admin_mode=True), channels)
+    parts = ServiceParts(pools.create(store, store, {}), channels=channels)
+    app = App(compose(ApiSettings(admin_mode=True), parts))
     return [route for route in app.routes if not route.path.startswith(_CHANNELS)]
 
 

@@ -20,6 +20,7 @@ from tests.notify.mail_server import RunningMailServer, mail_server
 from tests.support import servers
 from zaqar_redis import conf as configuration
 from zaqar_redis.api.app import App
+from zaqar_redis.api.composition import ServiceParts, compose
 from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.cli import service_factory
 from zaqar_redis.notify.notifier import NotifierSettings
@@ -226,7 +227,7 @@ def test_mail_address_that_could_not_confirm_is_refused(project: str) -> None:
     )
 
     async def create() -> httpx.Response:
-        app = App(load("memory://", {}), settings)
+        app = App(compose(settings, ServiceParts(load("memory://", {}))))
         await app.process_startup(None, None)
         try:
             transport = httpx.ASGITransport(cast(Any, app))

@@ -24,6 +24,7 @@ from tests.support import servers
 from zaqar_redis import clock
 from zaqar_redis.api.app import App
 from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd, server
+from zaqar_redis.api.composition import ServiceParts, compose
 from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.auth import tokens
 from zaqar_redis.auth.access import open_access
@@ -392,7 +393,7 @@ def call_insecure_node(method: str, headers: dict[str, str]) -> httpx.Response:
         channels = ChannelsFrontEnd(engine, given, access)
         await channels.node.start()
         driver = pools.create("unix:///nowhere", "unix:///nowhere", {})  # it is never started
-        app = App(driver, ApiSettings(), lambda *_: channels, access)
+        app = App(compose(ApiSettings(), ServiceParts(driver, access, lambda *_: channels)))
         transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]  # an ASGI app
         async with httpx.AsyncClient(base_url="http://here:8888", transport=transport) as client:
             answered = await client.post(

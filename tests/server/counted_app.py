@@ -10,6 +10,7 @@ from zaqar_redis import clock
 from zaqar_redis.api.app import App
 from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.api.composition import ServiceParts, compose
 from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.auth.access import Access
 from zaqar_redis.auth.tokens import TokenSettings
@@ -44,7 +45,8 @@ class CountedApp(App):
 
 def app() -> CountedApp:
     driver = create(os.environ[STORE], {})
-    return CountedApp(driver, ApiSettings(), lambda access, queues: _channels(access))
+    parts = ServiceParts(driver, channels=lambda access, queues: _channels(access))
+    return CountedApp(compose(ApiSettings(), parts))
 
 
 def _channels(access: Access) -> ChannelsFrontEnd:

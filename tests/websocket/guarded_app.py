@@ -9,6 +9,7 @@ from pathlib import Path
 
 from zaqar_redis import errors
 from zaqar_redis.api.app import App
+from zaqar_redis.api.composition import ServiceParts, compose
 from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.auth.access import Access
 from zaqar_redis.auth.identity import Identity, with_implied
@@ -47,4 +48,5 @@ class FileStrategy(CachingStrategy):
 def app() -> App:
     authenticator = Authenticator([FileStrategy(Path(os.environ[TOKENS]))])
     access = Access(authenticator, PolicyEnforcer(), has_admins=False)
-    return App(create(os.environ[STORE], {}), ApiSettings(signing_key=SIGNING_KEY), access=access)
+    parts = ServiceParts(create(os.environ[STORE], {}), access)
+    return App(compose(ApiSettings(signing_key=SIGNING_KEY), parts))

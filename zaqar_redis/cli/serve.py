@@ -21,6 +21,7 @@ from oslo_config import cfg
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.api.app import App
+from zaqar_redis.api.composition import ServiceParts, compose
 from zaqar_redis.api.server.flags import SharedFlag
 from zaqar_redis.api.server.master import Master
 from zaqar_redis.auth.audit import AuditLog, AuditSettings
@@ -191,17 +192,17 @@ class ServicePlanner:
             notifier = settings.notifier
             if notifies is not None:
                 notifier = msgspec.structs.replace(notifier, in_service=notifies)
-            return App(
+            parts = ServiceParts(
                 create(),
-                msgspec.structs.replace(settings, notifier=notifier),
-                channels,
                 access,
+                channels,
                 AuditLog(audit),
                 create_tracing() if create_tracing is not None else None,
-                trusts=service_factory.trusts(conf),
+                service_factory.trusts(conf),
                 is_stopping=is_stopping,
                 reads_queue_metrics=metrics.lock.acquire if metrics else lambda: True,
             )
+            return App(compose(msgspec.structs.replace(settings, notifier=notifier), parts))
 
         return ServicePlan(
             create_app,

@@ -25,6 +25,7 @@ from oslo_config import cfg
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.api.app import App
+from zaqar_redis.api.composition import ServiceParts, compose
 from zaqar_redis.auth.access import open_access
 from zaqar_redis.auth.access_keys import AccessKeys
 from zaqar_redis.cli import service_factory
@@ -205,7 +206,8 @@ def in_process(
         driver = service_factory.driver(conf, uri)()
         everybody = open_access(is_admin=True, user=operator())
         audit = service_factory.command_audit(conf)
-        app = App(driver, settings, create_channels, everybody, audit, for_command=True)
+        parts = ServiceParts(driver, everybody, create_channels, audit, for_command=True)
+        app = App(compose(settings, parts))
         try:
             runner.run(app.process_startup, None, None)
             runner.run(_check_format, driver)
