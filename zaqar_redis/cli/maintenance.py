@@ -70,6 +70,8 @@ class CheckStore(TargetCommand, Lister):
                         unread.add(checked.store)
         if unread:
             self.warn_incomplete(stores_away(unread, "what is there was not checked"))
+        elif not rows:
+            self.print_notice("nothing is wrong", verbosity=1)
         return rows
 
 
