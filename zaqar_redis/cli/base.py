@@ -112,6 +112,14 @@ class TargetCommand(ShellCommand):
         if self.app.options.verbose_level >= verbosity:
             print_warning(text)
 
+    def progress(self, doing: str, unit: str, **how: Any) -> tqdm[Any]:
+        """Returns the display of long work, on standard error; -q leaves it out."""
+        from tqdm import tqdm
+
+        is_quiet = self.app.options.verbose_level < 1
+        # It may take long to the next one: the display is updated when it is told to.
+        return tqdm(desc=doing, unit=unit, miniters=0, disable=is_quiet, **how)
+
     @contextlib.contextmanager
     def noticing(self, consequence: str) -> Iterator[None]:
         """What is missing is no failure of the command, which says so."""
