@@ -136,7 +136,7 @@ class MovingCommand(QueueCommand, ShowOne):
         try:
             with self.open_api(parsed_args) as api:
                 self._move(api, parsed_args)
-        except BaseException:  # Ctrl-C too: what is done is done, the rest can be later
+        except BaseException as error:  # Ctrl-C too: what is done is done, the rest can be later
             if any(self.counts.values()) or not isinstance(error, CommandFailed):
                 print_warning(
                     f"{self._summary()} before it ended. Run the same command again to go on: none "
