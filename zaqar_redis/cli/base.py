@@ -199,7 +199,10 @@ class DestructiveCommand(TargetCommand):
         """Raises CommandFailed unless the user confirms, at the prompt or by ``--yes``."""
         if parsed.yes:
             return
-        question = f"{what} at {self.target}?"
+        # Two projects may have queues of the same name.
+        project = getattr(parsed, "project", None)
+        of = f" of the project {project}" if isinstance(project, str) else ""
+        question = f"{what}{of} at {self.target}?"
         if not sys.stdin.isatty():
             raise CommandFailed(f"{question} Confirm with --yes.")
         if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):

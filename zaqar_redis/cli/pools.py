@@ -179,9 +179,10 @@ def _wait_until_moved(
             progress.update(max(0, left - now))
             left = min(left, now)
     if stayed["queues"]:
-        raise CommandFailed(
-            "\n".join([f"{stayed['queues']} queues could not be moved:", *stayed["why"]])
-        )
+        lines = [f"{stayed['queues']} queues could not be moved:", *stayed["why"]]
+        if more := stayed["queues"] - len(stayed["why"]):
+            lines.append(f"and {more} more")
+        raise CommandFailed("\n".join(lines))
 
 
 class FlavorCommand(NamedResourceCommand):
