@@ -83,6 +83,14 @@ def test_without_pools_queues_are_in_default_pool(operator: OperatorClient) -> N
     assert operator.queues_in(operator.default_store) == {"q"}
 
 
+def test_option_of_a_pool_that_has_no_effect_is_named(operator: OperatorClient) -> None:
+    created = operator.pool("one", options={"timeut": 2, "timeout": 30})
+    assert (created.status_code, created.headers["Ignored"]) == (201, '"timeut"')
+    changed = operator.request("PATCH", "/pools/one", {"options": {"max_retry_attempts": 9}})
+    assert (changed.status_code, changed.headers["Ignored"]) == (200, '"max_retry_attempts"')
+    assert "Ignored" not in operator.pool("one", options={"timeout": 30}).headers
+
+
 def test_pool_is_created_shown_changed_and_deleted(operator: OperatorClient) -> None:
     answer = operator.pool("one", weight=5, options={"timeout": 30})
     assert (answer.status_code, answer.headers["Location"]) == (201, "/v2/pools/one")
@@ -133,6 +141,7 @@ BAD_POOLS: list[tuple[Any, str]] = [
     ({"uri": "nonsense://h", "weight": 1}, "nonsense"),
     ({"uri": "redis://h/not-a-number", "weight": 1}, "database number"),
     ({"uri": "redis://h?colour=red", "weight": 1}, "colour"),
+    ({"uri": "memory://", "weight": 1}, "memory:// cannot be a pool"),
     ({"uri": "unix:///no/such/socket", "weight": 1}, "cannot connect"),
     ({"uri": "redis://:secret@127.0.0.1:1", "weight": 1}, "refused"),
     ({"uri": "redis://:sec/secret@127.0.0.1:1", "weight": 1}, "uri"),

@@ -132,6 +132,10 @@ audience = zaqar
             "history_size = 1\nhistory_ttl = 1",
             "[channels] bus: with [storage] uri memory:// each worker has histories of its own",
         ),
+        (
+            "[transport]\nclient_id_uuid_safe = off\nmin_length_client_id = 40",
+            "[transport] min_length_client_id: it must be at most max_length_client_id (36)",
+        ),
         (f"[{WEBSOCKET}]\nport = 8888", "port: 8888 is the port of the whole service"),
         ("[metrics]\nport = 8888", "[metrics] port: 8888 is a port of the service itself"),
         ("[metrics]\nqueues = orders", "[metrics] queues: orders: it must be PROJECT/NAME"),

@@ -63,6 +63,7 @@ def test_a_good_store_has_no_findings(good: servers.RedisServer, tmp_path: Path)
     code, found = _diagnosed("--storage", good.uri)
     assert code == 0
     assert found == []
+    assert "nothing is wrong" in CommandLine().notices("doctor", "--storage", good.uri)
     file = tmp_path / "zaqar_redis.conf"
     file.write_text(f"[storage]\nuri = {good.uri}\n")
     code, found = _diagnosed("--config-file", str(file))

@@ -34,6 +34,7 @@ def test_all_pages_of_quotas_are_listed(shell: CommandLine) -> None:
 
 def test_invalid_quotas_change_nothing(shell: CommandLine) -> None:
     assert "queues" in shell.refused("quota", "set", "one", "--queues", "-2")
+    assert "nothing to set: give at least one of --requests" in shell.refused("quota", "set", "one")
     for name in ("a/b", "ä", ""):
         assert shell.run("quota", "set", name, "--queues", "1").returncode == 2
     assert shell.shown("quota", "list") == []

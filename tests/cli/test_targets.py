@@ -237,9 +237,10 @@ def test_destructive_command_names_its_target(
     words = ("queue", "delete", *target_words)
     in_process.done("queue", "create", *target_words)
     at = f"at the store {redis_server.uri} (--storage)"
-    assert f"Delete the queue q and its messages {at}? Confirm with --yes." in in_process.refused(
-        *words
+    asked = (
+        f"Delete the queue q and its messages of the project {project} {at}? Confirm with --yes."
     )
+    assert asked in in_process.refused(*words)
     assert in_process.notices(*words, "--yes") == f"zaqar-redis: {at}\n"
 
 

@@ -64,6 +64,8 @@ def test_sweep_deletes_expired_messages(
 ) -> None:
     store_shell.done("message", "post", "orders", "one", "two", "--ttl", "60")
     assert store_shell.done("sweep") == "0 messages and claims swept\n"
+    assert "sweeping" in store_shell.notices("sweep")
+    assert store_shell.notices("-q", "sweep") == ""
     with server.client() as client:
         for name in ("1", "2"):
             client.zadd("zr:{default/orders}:expiry", {name: 1})

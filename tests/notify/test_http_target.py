@@ -202,6 +202,25 @@ def test_answer_that_breaks_off_counts_by_its_status() -> None:
     assert (result.outcome, result.answer) == (Outcome.DELIVERED, "abc")
 
 
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"HTTP/1.1 204 No Content\r\n\r\nok", 204),
+        (b"HTTP/1.0 204 No Content\r\n\r\nok", 204),
+        (b"HTTP/1.1 204 No Content\r\nContent-Length: 3\r\n\r\nabc", 204),
+        (b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 204),
+        (b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\nok", 204),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokstray", 200),
+        (b"HTTP/1.1 500 no\r\nContent-Length: 2\r\n\r\nokstray", 500),
+        (b"HTTP/1.1 304 Not Modified\r\n\r\nok", 304),
+    ],
+)
+def test_status_counts_whatever_comes_behind_the_answer(data: bytes, status: int) -> None:
+    result, _ = delivered(sends(data))
+    outcome = Outcome.DELIVERED if status < 300 else Outcome.RETRY
+    assert (result.outcome, result.status) == (outcome, status)
+
+
 def test_closed_port_is_tried_again() -> None:
     async def run() -> None:
         with socket.socket() as probe:

@@ -63,6 +63,11 @@ def test_status_of_the_command_decides(tmp_path: Path, status: int, outcome: Out
     assert ("User unknown" in result.error) == (outcome is Outcome.REFUSED)
 
 
+def test_command_that_refuses_without_a_word_is_named_by_its_status(tmp_path: Path) -> None:
+    result = _deliver(_command(tmp_path, "cat > /dev/null; exit 65"), delivery(ANN))
+    assert result.error == "The mail program refuses the mail: it ended with status 65"
+
+
 def test_command_that_hangs_is_killed_with_what_it_has_started(tmp_path: Path) -> None:
     command = _command(tmp_path, f"sleep 600 & echo $! > '{tmp_path}/pid'; wait")
     file = tmp_path / "pid"

@@ -91,12 +91,15 @@ def test_queue_is_created_configured_purged_and_deleted(
     page.get_by_label("_default_message_ttl").fill("120")
     page.get_by_label("_dead_letter_queue", exact=True).fill("dead")
     page.get_by_label("_max_claim_count").fill("3")
+    page.get_by_label("_on_expiry").select_option("dead_letter")
     page.get_by_label("Other attributes").fill('{"owner/team": {"name": "a~b"}}')
     press(page, "Save")
     expect(page.get_by_text("Saved.")).to_be_visible()
     stored = api("GET", f"/v2/queues/{name}").json()
     assert stored["_default_message_ttl"] == 120
     assert (stored["_dead_letter_queue"], stored["_max_claim_count"]) == ("dead", 3)
+    assert stored["_on_expiry"] == "dead_letter"
+    page.get_by_label("_on_expiry").select_option("not set")
     assert stored["owner/team"] == {"name": "a~b"}
     page.get_by_label("_max_claim_count").fill("")
     expect(page.get_by_text("Saved.")).not_to_be_visible()
@@ -105,6 +108,7 @@ def test_queue_is_created_configured_purged_and_deleted(
     expect(page.get_by_text("Saved.")).to_be_visible()
     stored = api("GET", f"/v2/queues/{name}").json()
     assert "_max_claim_count" not in stored
+    assert "_on_expiry" not in stored
     assert "owner/team" not in stored
     page.get_by_label("Other attributes").fill('{"_retry_policy": 1}')
     press(page, "Save")

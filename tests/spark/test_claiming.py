@@ -69,6 +69,25 @@ def test_batch_is_claimed_and_deleted_at_the_next_plan(store: SparkTestStore, st
     assert store.leases() == {}
 
 
+@pytest.mark.parametrize("repeats", [False, True])
+@pytest.mark.parametrize("before", ["browse", "claim"])
+def test_checkpoint_of_the_other_kind_is_refused(
+    store: SparkTestStore, start: Start, before: str, repeats: bool
+) -> None:
+    """Its numbers mean something else: messages would be read twice, or not at all."""
+    browse = {"maxWait": "0s", "startingOffsets": "earliest"}
+    kinds = {"browse": browse, "claim": CLAIM}
+    store.post(1, 2, 3)
+    query = start(**kinds.pop(before))
+    assert query.plan()
+    if not repeats:
+        query.finish()
+    (options,) = kinds.values()
+    query.restart(store.source(subscribe="q", **options))
+    with pytest.raises(BadConfiguration, match=f"of a stream with consume={before}; give one with"):
+        query.partitions() if repeats else query.plan()
+
+
 def test_progress_has_the_messages_that_a_claimed_batch_leaves(
     store: SparkTestStore, start: Start
 ) -> None:

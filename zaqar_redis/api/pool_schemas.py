@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from msgspec import UNSET, Struct, UnsetType
 
 from zaqar_redis import rules
 from zaqar_redis.api.schemas import Count, Document, Links, Path, about
+from zaqar_redis.keyspace.settings import unknown_options
 from zaqar_redis.pool_records import StoreShare
 
 
@@ -33,6 +34,11 @@ class PoolChangeIn(Struct):
         bool | UnsetType,
         about("Take over a store of another installation, or with queues that are in no pool."),
     ] = UNSET
+
+
+def ignored(pool: PoolChangeIn) -> Iterator[str]:
+    """Yields the names of options that have no effect, such as those of stock Zaqar's stores."""
+    return unknown_options(pool.options if isinstance(pool.options, dict) else {})
 
 
 class PoolIn(PoolChangeIn, forbid_unknown_fields=True):

@@ -328,10 +328,16 @@ def _pool_routes(handlers: HandlerSet) -> Iterator[ApiRoute]:
     page, details = queries.DetailedPageQuery, queries.DetailsQuery
     pool, flavor = "/v2/pools/{pool}", "/v2/flavors/{flavor}"
     new_pool = Body(
-        Annotated[pool_schemas.PoolIn, docs.about(required=["uri", "weight"])], "A pool"
+        Annotated[pool_schemas.PoolIn, docs.about(required=["uri", "weight"])],
+        "A pool",
+        ignored=pool_schemas.ignored,
     )
     one_of = [{"required": [name]} for name in pool_schemas.PoolChangeIn.__struct_fields__]
-    pool_change = Body(Annotated[pool_schemas.PoolChangeIn, docs.about(anyOf=one_of)], "A pool")
+    pool_change = Body(
+        Annotated[pool_schemas.PoolChangeIn, docs.about(anyOf=one_of)],
+        "A pool",
+        ignored=pool_schemas.ignored,
+    )
     new_flavor = Body(pool_schemas.FlavorIn, "A flavor")
     flavor_change = Body(pool_schemas.FlavorChangeIn, "A flavor")
     created, missing = {201: None}, (errors.NotFound,)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from cliff.lister import Lister
-from tqdm import tqdm
 
 from zaqar_redis.backup.backup import Backup, list_queues, save_control
 from zaqar_redis.backup.backup_file import (
@@ -109,8 +108,7 @@ class BackupQueues(BackupCommand):
             raise CommandFailed("the store has no such queues: nothing was written")
         with (
             writing(parsed.to, self.target.store) as writer,
-            # A queue may take long: the display is updated with every chunk.
-            tqdm(unit=" queues", desc="saving", total=len(queues), miniters=0) as progress,
+            self.progress("saving", " queues", total=len(queues)) as progress,
         ):
 
             def on_progress() -> None:
@@ -188,7 +186,7 @@ class RestoreQueues(BackupCommand):
             self.print_notice(_about(header), verbosity=1)
             await driver.ping()
             doing = "reading" if parsed.dry_run else "restoring"
-            with tqdm(unit="B", unit_scale=True, desc=doing, total=reader.size) as progress:
+            with self.progress(doing, "B", unit_scale=True, total=reader.size) as progress:
                 restore = Restore(
                     *(reader, driver),
                     is_wanted=_filter(parsed),

@@ -112,6 +112,14 @@ class TargetCommand(ShellCommand):
         if self.app.options.verbose_level >= verbosity:
             print_warning(text)
 
+    def progress(self, doing: str, unit: str, **how: Any) -> tqdm[Any]:
+        """Returns the display of long work, on standard error; -q leaves it out."""
+        from tqdm import tqdm
+
+        is_quiet = self.app.options.verbose_level < 1
+        # It may take long to the next one: the display is updated when it is told to.
+        return tqdm(desc=doing, unit=unit, miniters=0, disable=is_quiet, **how)
+
     @contextlib.contextmanager
     def noticing(self, consequence: str) -> Iterator[None]:
         """What is missing is no failure of the command, which says so."""
@@ -191,7 +199,10 @@ class DestructiveCommand(TargetCommand):
         """Raises CommandFailed unless the user confirms, at the prompt or by ``--yes``."""
         if parsed.yes:
             return
-        question = f"{what} at {self.target}?"
+        # Two projects may have queues of the same name.
+        project = getattr(parsed, "project", None)
+        of = f" of the project {project}" if isinstance(project, str) else ""
+        question = f"{what}{of} at {self.target}?"
         if not sys.stdin.isatty():
             raise CommandFailed(f"{question} Confirm with --yes.")
         if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):

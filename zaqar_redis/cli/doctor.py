@@ -59,6 +59,8 @@ class Doctor(TargetCommand, Lister):
         found = sort_alarms([*configured, *self._stores(conf)])
         if found:
             self.exit_code = _CODES[found[0].severity]
+        else:
+            self.print_notice("nothing is wrong", verbosity=1)
         return ("severity", "where", "what", "remedy"), [_row(each) for each in found]
 
     def _stores(self, conf: cfg.ConfigOpts) -> Sequence[Alarm]:

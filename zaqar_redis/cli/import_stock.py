@@ -7,7 +7,6 @@ import argparse
 from collections import Counter
 
 from cliff.lister import Lister
-from tqdm import tqdm
 
 from zaqar_redis.cli import stores
 from zaqar_redis.cli.api import CommandFailed
@@ -88,8 +87,7 @@ class ImportStock(TargetCommand, Lister):
             await driver.ping()
             importer = Importer(source, QueueImporter(driver), now=now, dry_run=parsed.dry_run)
             doing = "reading" if parsed.dry_run else "importing"
-            # A queue may take long: the display is updated with every page.
-            with tqdm(unit=" queues", desc=doing, total=len(queues), miniters=0) as progress:
+            with self.progress(doing, " queues", total=len(queues)) as progress:
                 messages = 0
 
                 def on_progress(more: int) -> None:

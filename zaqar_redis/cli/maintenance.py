@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 
 from cliff.lister import Lister
-from tqdm import tqdm
 
 from zaqar_redis.check_records import CheckResult, Finding
 from zaqar_redis.cli import stores
@@ -49,8 +48,7 @@ class CheckStore(TargetCommand, Lister):
         rows: list[Row] = []
         unread: set[str] = set()
         messages = entries = 0
-        # A queue may take long: the display is updated with every page.
-        with tqdm(unit=" queues", desc="checking", miniters=0) as progress:
+        with self.progress("checking", " queues") as progress:
 
             def on_progress(queue: str, more: int) -> None:
                 nonlocal entries
@@ -70,6 +68,8 @@ class CheckStore(TargetCommand, Lister):
                         unread.add(checked.store)
         if unread:
             self.warn_incomplete(stores_away(unread, "what is there was not checked"))
+        elif not rows:
+            self.print_notice("nothing is wrong", verbosity=1)
         return rows
 
 
@@ -93,19 +93,6 @@ def _kind(finding: Finding) -> str:
     return "damage" if finding.damage else "leftover"
 
 
-async def _sweep(sweeper: Sweeper) -> int:
-    swept = 0
-    with tqdm(unit=" queues", desc="sweeping", miniters=0) as progress:
-
-        def on_progress(queue: str, more: int) -> None:
-            nonlocal swept
-            swept += more
-            progress.set_postfix_str(f"{swept} messages and claims", refresh=False)
-            progress.update(not more)
-
-        return await sweeper.sweep(0, on_progress)
-
-
 class SweepStore(TargetCommand):
     """Sweep the store and its pools now: expired messages and claims, deleted queues.
 
@@ -119,6 +106,18 @@ class SweepStore(TargetCommand):
         with stores.open_store(parsed_args, self.target) as (driver, runner):
             if driver.sweeper is None:
                 raise CommandFailed("The driver of this store needs no sweeping.")
-            swept = runner.run(_sweep, driver.sweeper)
+            swept = runner.run(self._sweep, driver.sweeper)
             self.app.stdout.write(f"{swept} messages and claims swept\n")
             runner.run(driver.ping)  # fails for an unreachable store, which was skipped
+
+    async def _sweep(self, sweeper: Sweeper) -> int:
+        swept = 0
+        with self.progress("sweeping", " queues") as progress:
+
+            def on_progress(queue: str, more: int) -> None:
+                nonlocal swept
+                swept += more
+                progress.set_postfix_str(f"{swept} messages and claims", refresh=False)
+                progress.update(not more)
+
+            return await sweeper.sweep(0, on_progress)

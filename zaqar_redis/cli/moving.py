@@ -11,9 +11,8 @@ from itertools import islice
 from typing import Any
 
 from cliff.show import ShowOne
-from tqdm import tqdm
 
-from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, Missing, print_warning
+from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, CommandFailed, print_warning
 from zaqar_redis.cli.base import (
     Column,
     Row,
@@ -138,7 +137,7 @@ class MovingCommand(QueueCommand, ShowOne):
             with self.open_api(parsed_args) as api:
                 self._move(api, parsed_args)
         except BaseException as error:  # Ctrl-C too: what is done is done, the rest can be later
-            if not isinstance(error, Missing):
+            if any(self.counts.values()) or not isinstance(error, CommandFailed):
                 print_warning(
                     f"{self._summary()} before it ended. Run the same command again to go on: none "
                     "is " + ("copied twice." if self.copies else f"moved twice; {_HELD}.")
@@ -167,8 +166,7 @@ class MovingCommand(QueueCommand, ShowOne):
         most = parsed.limit or sys.maxsize
         doing = "copying" if self.copies else "moving"
         total = self._total(api, parsed)
-        # It may read many pages before it finds one: the display is updated with each.
-        with tqdm(unit=" messages", desc=doing, total=total, miniters=0) as progress:
+        with self.progress(doing, " messages", total=total) as progress:
             ids = self.ids(api, parsed, lambda: progress.update(0))
             while chunk := list(islice(ids, min(size, most - self.counts[_MOVED]))):
                 pace.wait()

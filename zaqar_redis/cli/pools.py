@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from cliff.lister import Lister
-from tqdm import tqdm
 
 from zaqar_redis.cli.api import ApiClient, CommandFailed
 from zaqar_redis.cli.base import ApiCommand, Column, Table, json_object, table
@@ -124,7 +123,7 @@ class DrainPool(PoolCommand):
         with self.open_api(parsed_args) as api:
             api.request("PATCH", path, {"draining": not parsed_args.undo})
             if not parsed_args.undo:
-                _wait_until_moved(api, f"draining {parsed_args.name}", poll)
+                _wait_until_moved(self, api, f"draining {parsed_args.name}", poll)
 
 
 class RebalancePools(ApiCommand, Lister):
@@ -159,17 +158,20 @@ class RebalancePools(ApiCommand, Lister):
                 api.request("DELETE", path)
             elif not parsed_args.dry_run:
                 api.request("PUT", path)
-                _wait_until_moved(api, "rebalancing", poll)
+                _wait_until_moved(self, api, "rebalancing", poll)
             stores = api.request("GET", path)["stores"]
         return table(("name", "queues", "due"), stores, parsed_args)
 
 
 def _wait_until_moved(
-    api: ApiClient, what: str, poll: Callable[[], tuple[int, dict[str, Any]]]
+    command: ApiCommand,
+    api: ApiClient,
+    what: str,
+    poll: Callable[[], tuple[int, dict[str, Any]]],
 ) -> None:
     """Shows how many queues are left until none is.  Raises CommandFailed when some stay."""
     left, stayed = poll()
-    with tqdm(total=left, unit="queue", desc=what, miniters=0) as progress:
+    with command.progress(what, "queue", total=left) as progress:
         while left > stayed["queues"]:
             # Without a service, this process moves them while it sleeps.
             api.sleep(_POLL_INTERVAL_SECONDS)
@@ -177,9 +179,10 @@ def _wait_until_moved(
             progress.update(max(0, left - now))
             left = min(left, now)
     if stayed["queues"]:
-        raise CommandFailed(
-            "\n".join([f"{stayed['queues']} queues could not be moved:", *stayed["why"]])
-        )
+        lines = [f"{stayed['queues']} queues could not be moved:", *stayed["why"]]
+        if more := stayed["queues"] - len(stayed["why"]):
+            lines.append(f"and {more} more")
+        raise CommandFailed("\n".join(lines))
 
 
 class FlavorCommand(NamedResourceCommand):

@@ -8,7 +8,6 @@ from typing import Any
 
 from cliff.lister import Lister
 from cliff.show import ShowOne
-from tqdm import tqdm
 
 from zaqar_redis.cli.api import CommandFailed, Missing
 from zaqar_redis.cli.base import ApiCommand, Row, Table, TargetCommand
@@ -25,7 +24,7 @@ class ListProject(TargetCommand, Lister):
 
         with (
             stores.open_store(parsed_args, self.target) as (driver, runner),
-            tqdm(unit=" queues", desc="counting") as progress,
+            self.progress("counting", " queues") as progress,
         ):
             found = runner.run(stores.count_queues, driver, progress.update)
         if not found.is_complete:
@@ -43,7 +42,7 @@ class ShowProjectStats(ApiCommand, ShowOne):
         sums: dict[str, Any] = {"queues": 0, **dict.fromkeys(_COUNTS, 0), "oldest_age": None}
         with self.open_api(parsed_args) as api:
             queues = api.list_items("/queues", "queues")
-            for queue in tqdm(queues, unit=" queues", desc="reading"):
+            for queue in self.progress("reading", " queues", iterable=queues):
                 try:
                     document = api.queue_stats(queue["name"])
                 except Missing:  # it was deleted since

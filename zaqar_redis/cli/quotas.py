@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from zaqar_redis import rules
+from zaqar_redis.cli.api import CommandFailed
 from zaqar_redis.cli.base import Column, json_text
 from zaqar_redis.cli.resources import (
     DeleteResource,
@@ -82,7 +83,11 @@ class SetQuota(QuotaCommand, PutResource):
 
     def document(self, parsed: argparse.Namespace) -> dict[str, Any]:
         given = {name: getattr(parsed, name) for name in _HELP}
-        return {name: limit for name, limit in given.items() if limit is not None}
+        limits = {name: limit for name, limit in given.items() if limit is not None}
+        if not limits:
+            names = ", ".join(f"--{name}" for name in _HELP)
+            raise CommandFailed(f"nothing to set: give at least one of {names}")
+        return limits
 
 
 class UnsetQuota(QuotaCommand, DeleteResource):

@@ -93,6 +93,7 @@ def _server(conf: cfg.ConfigOpts) -> None:
         *queue_metrics.problems(chosen),
         *checks.check_certificates(conf),
         *checks.check_log_levels(conf),
+        *checks.check_client_ids(configuration.settings(conf, rules.Limits)),
     ]
     if found:
         raise errors.BadConfiguration("\n".join(found))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
+from zaqar_redis import rules
 from zaqar_redis.conf.groups import CHANNELS, LISTEN, SSL, WEBSOCKET
 from zaqar_redis.keyspace import uris
 from zaqar_redis.realtime.node.queue_channels import QueueChannelOptions
@@ -72,6 +73,13 @@ def check_certificates(conf: cfg.ConfigOpts) -> Iterator[str]:
             others = f", or key_file {files.key_file}" if files.key_file else ""
             what = named[name] + (others if name == "cert_file" else "")
             yield f"[{SSL}] {name}: {what}: it cannot be used: {error.reason or error}"
+
+
+def check_client_ids(limits: rules.Limits) -> Iterator[str]:
+    """Yields what is wrong with the limits of a Client-ID."""
+    least, most = limits.min_length_client_id, limits.max_length_client_id
+    if limits.client_id_uuid_safe == "off" and least > most:
+        yield f"[transport] min_length_client_id: it must be at most max_length_client_id ({most})"
 
 
 def check_log_levels(conf: cfg.ConfigOpts) -> Iterator[str]:

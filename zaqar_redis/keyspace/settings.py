@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -71,6 +71,11 @@ def from_options(options: Mapping[str, Any]) -> BatchSettings:
     """Returns the settings from options by name; other options are ignored."""
     known = BatchSettings.__struct_fields__
     return BatchSettings(**{name: options[name] for name in options if name in known})
+
+
+def unknown_options(options: Iterable[str]) -> Iterator[str]:
+    """Yields those that `from_options` ignores."""
+    return (name for name in options if name not in BatchSettings.__struct_fields__)
 
 
 def check_options(options: Mapping[str, Any]) -> None:

@@ -25,6 +25,7 @@ _SAMPLE = 100
 _RESERVED = ("catalog_reachable",)
 #: Bytes of a pool's options, as JSON: a handful of numbers.
 _OPTIONS_MAX = 4096
+_MEMORY = "memory:"
 
 
 class PoolService:
@@ -130,6 +131,11 @@ class PoolService:
 
     async def _check_store(self, pool: Pool) -> None:
         """Checks that the store answers, can hold queues, and is no other pool's."""
+        if pool.uri.lower().startswith(_MEMORY):
+            raise errors.BadRequest(
+                why=f'The value of "uri": {_MEMORY}// cannot be a pool: each process would have '
+                "one of its own, and lose with its end what it has acknowledged."
+            )
         try:
             identity = await self._driver.identity_of(pool)
         except errors.BadConfiguration as error:

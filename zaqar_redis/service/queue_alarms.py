@@ -115,8 +115,9 @@ class QueueAlarms:
             f"{duration(clock.age(at, failing.since))}; the last attempt failed "
             f"{duration(clock.age(at, failing.failed_at))} ago: {failing.error}.{more}",
             "Mend the endpoint, or the way to it, and test it by `zaqar-redis subscription test`; "
-            "then `zaqar-redis subscription replay` sends what was given up. Delete the "
-            "subscription if nobody needs it.",
+            "then `zaqar-redis subscription replay` sends what was given up and has not expired. "
+            "The next message that is delivered ends this. Delete the subscription if nobody "
+            "needs it.",
         )
 
     def _raise(self, queue: tuple[str, str], text: str, remedy: str) -> None:

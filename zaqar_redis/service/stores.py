@@ -110,9 +110,12 @@ class StoreMonitor:
         self._queues: dict[str, int | None] = {DEFAULT_POOL: None}
         #: the last question of each kind, and when it was asked; perhaps there is no answer yet
         self._asked: dict[tuple[str, str], tuple[float, asyncio.Task[Any]]] = {}
+        #: of stores that have answered the first part of the last question, and not yet all of it
+        self._begun: dict[tuple[str, str], StoreReport] = {}
 
     async def reports(self, seconds: float) -> list[StoreReport]:
-        """Returns a report of each store; of one that does not answer in time, that it does not.
+        """Returns a report of each store; of one that does not answer in time, that it does not,
+        and of one that is slow to tell the rest, that it answers.
 
         Takes *seconds* at most.  Whoever asks often is given the same.
         """
@@ -127,7 +130,7 @@ class StoreMonitor:
         }
         if isinstance(self._driver, PooledDriver):
             of = self._driver.control
-            ask = partial(_ask, "control", "control", of.ping, of.status)
+            ask = partial(_ask, "control", "control", of.ping, of.status, self._note_begun)
             asked["control", "control"] = self._ask(("control", "control"), ask)
         if self._channels is not None:
             ask = partial(_ask, "channels", "channels", self._channels)
@@ -135,8 +138,8 @@ class StoreMonitor:
         left = max(0.0, seconds - (time.monotonic() - began))
         await asyncio.wait(asked.values(), timeout=left)
         found = [
-            task.result() if task.done() else _late(kind, name, seconds)
-            for (kind, name), task in asked.items()
+            task.result() if task.done() else self._begun.get(about) or _late(*about, seconds)
+            for about, task in asked.items()
         ]
         runs = {each.status.run for each in found if each.kind == "queues" and each.status}
         return [
@@ -163,9 +166,13 @@ class StoreMonitor:
         now = time.monotonic()
         asked_at, task = self._asked.get(about, (0.0, None))
         if task is None or (task.done() and now - asked_at > _FRESH):
+            self._begun.pop(about, None)
             task = asyncio.create_task(ask())
             self._asked[about] = now, task
         return task
+
+    def _note_begun(self, report: StoreReport) -> None:
+        self._begun[report.kind, report.name] = report
 
     async def _count(self) -> None:
         if isinstance(self._driver, PooledDriver):
@@ -175,19 +182,28 @@ class StoreMonitor:
                 for each in self._asked.keys() - {("queues", name) for name in counts}:
                     if each[0] == "queues" and self._asked[each][1].done():
                         del self._asked[each]
+                        self._begun.pop(each, None)
 
     async def _store(self, name: str) -> StoreReport:
         try:
             store = await open_store(self._driver, name)
         except Exception as error:  # whatever it is, the operator must see it
             return _away("queues", name, error)
-        return await ask_driver("queues", name, store)
+        return await ask_driver("queues", name, store, self._note_begun)
 
 
-async def ask_driver(kind: StoreKind, name: str, driver: Driver) -> StoreReport:
-    """Asks a store of queues how it is.  Raises nothing: what goes wrong is in the report."""
+async def ask_driver(
+    kind: StoreKind,
+    name: str,
+    driver: Driver,
+    on_answer: Callable[[StoreReport], None] = lambda report: None,
+) -> StoreReport:
+    """Asks a store of queues how it is.  Raises nothing: what goes wrong is in the report.
+
+    *on_answer* gets a report without what takes longer, as soon as the store has answered.
+    """
     status = driver.figures.status if driver.figures is not None else None
-    report = await _ask(kind, name, driver.ping, status)
+    report = await _ask(kind, name, driver.ping, status, on_answer)
     if kind != "queues" or driver.deliveries is None or not report.available:
         return report
     try:
@@ -212,9 +228,11 @@ async def _ask(
     name: str,
     ping: Callable[[], Awaitable[None]],
     status: Callable[[], Awaitable[StoreStatus | None]] | None = None,
+    on_answer: Callable[[StoreReport], None] = lambda report: None,
 ) -> StoreReport:
     try:
         latency = statistics.median([await _round_trip(ping) for _ in range(_PINGS)])
+        on_answer(StoreReport(kind, name, True, "", latency))
         asked = time.time()
         told = await status() if status is not None else None
     except Exception as error:  # as in `_store`

@@ -33,7 +33,7 @@ export const MESSAGE_CHARTS = [
     { name: "Free", key: "free", colour: "--free" },
     { name: "Claimed", key: "claimed", colour: "--claimed" },
     { name: "Delayed", key: "delayed", colour: "--delayed" }] },
-  { title: "A second", series: [
+  { title: "A second", isRate: true, series: [
     { name: "Posts/s", key: "posts", colour: "--posts" },
     { name: "Claims/s", key: "claims", colour: "--claimed" },
     { name: "Deletes/s", key: "deletes", colour: "--takes" },
@@ -43,7 +43,8 @@ export const MESSAGE_CHARTS = [
 const NOT_INSTALLED = "There are no charts: the service was installed from a checkout without " +
   "running tools/console-assets, which needs npm.";
 
-// Charts below each other, with one axis of time: [{title, series: [{name, key, colour}]}].
+// Charts below each other, with one axis of time: [{title, series: [{name, key, colour}]}], with
+// isRate where the values are of the time since the sample before.
 export class Charts {
   #plots = [];
   #groups;
@@ -108,7 +109,8 @@ export class Charts {
     }
   }
 
-  #plot(Plot, { title, series }, data) {
+  #plot(Plot, { title, series, isRate = false }, data) {
+    const paths = isRate ? { paths: Plot.paths.stepped({ align: -1 }) } : {};
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue(name).trim();
     const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 },
@@ -130,7 +132,7 @@ export class Charts {
       series: [
         { label: "Time", value: (_, at) => (at === null ? "–" : clock(at)) },
         ...series.map((each) => ({ label: each.name, stroke: colour(each.colour), width: 2,
-          spanGaps: false, points: { show: (plot) => plot.data[0].length < 2 },
+          spanGaps: false, ...paths, points: { show: (plot) => plot.data[0].length < 2 },
           value: (_, value) => (value === null ? "–" : WHOLE.format(value)) })),
       ],
     }, data, element);

@@ -58,11 +58,16 @@ export function show(title, ...content) {
 }
 
 // A field of a form. attributes: of the input, with its name.
-export function field(title, attributes, help = "") {
+// choices: of a select in the place of the input; value is the chosen one.
+export function field(title, { choices = null, ...attributes }, help = "") {
   const id = `field-${(made += 1)}`;
-  return make("div", { class: "field" }, make("label", { for: id }, title),
-    make("input", { id, autocomplete: "off", spellcheck: "false",
-      "aria-describedby": help ? `${id}-help` : null, ...attributes }),
+  const given = { id, "aria-describedby": help ? `${id}-help` : null };
+  const { value, ...others } = attributes;
+  const control = choices
+    ? make("select", { ...given, ...others }, ...Object.entries(choices).map(([choice, text]) =>
+      make("option", { value: choice, selected: choice === value }, text)))
+    : make("input", { ...given, autocomplete: "off", spellcheck: "false", ...attributes });
+  return make("div", { class: "field" }, make("label", { for: id }, title), control,
     ...(help ? [make("small", { class: "hint", id: `${id}-help` }, help)] : []));
 }
 

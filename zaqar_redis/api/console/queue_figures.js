@@ -18,7 +18,7 @@ const TOPIC_TILES = {
 };
 const TOPIC_CHARTS = [
   { title: "Messages", series: [{ name: "Messages", key: "total", colour: "--free" }] },
-  { title: "A second", series: [{ name: "Published/s", key: "posts", colour: "--posts" }] },
+  { title: "A second", isRate: true, series: [{ name: "Published/s", key: "posts", colour: "--posts" }] },
 ];
 // By the parameter range: title, and the hours that the service tells; without it the charts go on
 // with what this page sees.
@@ -78,7 +78,9 @@ export class QueueFigures {
       this.#before ??= this.ranges.hidden ? [] : await this.#samplesBefore(now, signal);
       if (!this.#before.length) return this.#series.samples;
       // Rates of the first sample are not known; those before it are.
-      return [...this.#before.filter(({ at }) => at > now - SEEN), ...this.#series.samples.slice(1)];
+      // With the last one before the time that is shown: what was so then is so until the next.
+      const first = this.#before.findLastIndex(({ at }) => at <= now - SEEN);
+      return [...this.#before.slice(Math.max(0, first)), ...this.#series.samples.slice(1)];
     }
     if (this.#past.hours !== hours || now - this.#past.at > HISTORY_EVERY) {
       const history = await this.context.server.history(this.name, hours, signal);

@@ -139,6 +139,11 @@ function attribute(name, schema, value) {
   if (isBoolean(schema)) {
     return field(name, { name, type: "checkbox", checked: Boolean(value) }, notes.join(" "));
   }
+  if (schema.enum) {
+    const values = schema.enum.filter((each) => each !== null).map((each) => [each, each]);
+    const choices = Object.fromEntries([["", "not set"], ...values]);
+    return field(name, { name, choices, value: value ?? "" }, notes.join(" "));
+  }
   const limits = isInteger(schema) ? { type: "number", min: told(schema.minimum) ? schema.minimum : null,
     max: told(schema.maximum) ? schema.maximum : null }
     : { maxlength: schema.maxLength, pattern: schema.pattern };

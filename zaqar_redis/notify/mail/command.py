@@ -42,9 +42,9 @@ class CommandTransport:
             self._health.back()
             return DELIVERED
         if status in _PERMANENT:
-            return Result(
-                Outcome.REFUSED, error=f"The mail program refuses the mail: {said}", answer=said
-            )
+            why = said or f"it ended with status {status}"
+            text = f"The mail program refuses the mail: {why}"
+            return Result(Outcome.REFUSED, error=text, answer=said)
         return self._health.lost(f"{self._words[0]} ended with status {status}: {said}")
 
     async def close(self) -> None:

@@ -13,12 +13,13 @@ import math
 import ssl
 import time
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import cast
+from functools import lru_cache, partial
+from typing import Any, cast
 
 import aiohttp
 import msgspec
 from aiohttp.abc import AbstractResolver
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from zaqar_redis import errors
@@ -43,7 +44,28 @@ ANSWER_MAX = 64 * 1024
 _KEPT = 4.0
 #: Redirects that repeat the request. RFC 9110, 15.4: after 303 another one would follow, a GET.
 _REDIRECTS = (301, 302, 307, 308)
+_HEAD_END = b"\r\n\r\n"
 _HEADERS = {"User-Agent": "zaqar-redis", "Accept": "*/*", "Accept-Encoding": "identity"}
+
+
+class _HeadFirst(ResponseHandler):
+    """Parses the head of an answer before what comes with it: what is wrong there costs no status.
+
+    Some servers send a body behind a 204, or more than Content-Length says, which is no answer.
+    """
+
+    def data_received(self, data: bytes) -> None:
+        end = data.find(_HEAD_END) + len(_HEAD_END)
+        if len(_HEAD_END) <= end < len(data):
+            super().data_received(data[:end])
+            data = data[end:]
+        super().data_received(data)
+
+
+class _Connector(aiohttp.TCPConnector):
+    def __init__(self, **how: Any) -> None:
+        super().__init__(**how)
+        self._factory = cast("partial[ResponseHandler]", partial(_HeadFirst, loop=self._loop))
 
 
 class HttpTarget:
@@ -82,7 +104,7 @@ class HttpTarget:
     def _open(self) -> aiohttp.ClientSession:
         settings = self._settings
         self._names = self._resolver or SystemResolver()
-        connector = aiohttp.TCPConnector(
+        connector = _Connector(
             resolver=self._names,
             use_dns_cache=False,  # a connection is kept, an address is not
             socket_factory=self._guard.open_socket,

@@ -168,6 +168,10 @@ class BrowseReader(StreamReader):
     # Whoever sets them expects messages to be claimed.
     unsupported = ("group", "claimTtl", "claimGrace")
 
+    @staticmethod
+    def knows(entry: QueueOffset) -> bool:
+        return "claims" not in entry
+
     def __init__(
         self, config: StoreConfig, options: SourceOptions, columns: tuple[str, ...]
     ) -> None:

@@ -194,6 +194,10 @@ class ClaimReader(StreamReader):
         "readReplicas",
     )
 
+    @staticmethod
+    def knows(entry: QueueOffset) -> bool:
+        return "claims" in entry or not entry["offset"]
+
     def __init__(
         self, config: StoreConfig, options: SourceOptions, columns: tuple[str, ...]
     ) -> None:

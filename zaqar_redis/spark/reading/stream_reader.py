@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -16,8 +17,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from zaqar_redis import errors
-from zaqar_redis.spark.offsets import Offset
-from zaqar_redis.spark.options import SourceOptions
+from zaqar_redis.spark.offsets import Offset, QueueOffset
+from zaqar_redis.spark.options import BROWSE, CLAIM, SourceOptions
 from zaqar_redis.spark.reading.stream_planner import StreamPlanner
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 
@@ -30,6 +31,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     planner_class: ClassVar[type[StreamPlanner]]
     #: options of streams without a meaning for this one
     unsupported: ClassVar[tuple[str, ...]]
+
+    @staticmethod
+    @abstractmethod
+    def knows(entry: QueueOffset) -> bool:
+        """Returns whether the entry may be of a reader like this one."""
 
     def __init__(
         self, config: StoreConfig, options: SourceOptions, columns: tuple[str, ...]
@@ -69,6 +75,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        self._check(start)
         return self.planner.latest(start, limit)
 
     def reportLatestOffset(self) -> Offset:
@@ -78,6 +85,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.planner.freeze()
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        self._check(end)
         return self.planner.partitions(start, end)
 
     def commit(self, end: Offset) -> None:
@@ -86,3 +94,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         if self._planner is not None:
             self._planner.close()
+
+    def _check(self, offset: Offset) -> None:
+        """Raises BadConfiguration for a checkpoint of the other kind, whose numbers mean else."""
+        if not all(map(self.knows, offset.values())):
+            consume = self._options["consume"]
+            other = BROWSE if consume == CLAIM else CLAIM
+            raise errors.BadConfiguration(
+                f'option "consume": the checkpoint is of a stream with consume={other}; give one '
+                f"with consume={consume} a checkpointLocation of its own"
+            )

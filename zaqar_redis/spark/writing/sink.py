@@ -75,7 +75,7 @@ def write_plan(
     """Returns the plan of a write.  Raises BadConfiguration."""
     if overwrite:
         raise errors.BadConfiguration(
-            "a queue can be appended to only: mode append, output mode append or update"
+            "a queue can be appended to only: mode append, output mode append"
         )
     encoding = RowEncoding(
         columns=rows.checked_columns(schema, options["queue"]),
