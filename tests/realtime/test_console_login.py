@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, Request, Route, expect
 
 from tests.auth import key_clients
 from tests.realtime.console_pages import choose_project
@@ -98,6 +98,26 @@ def test_renewed_credential_is_kept_and_forgotten_by_who_signs_out_meanwhile(
     expect(page.locator("#who")).to_contain_text("ann")
     kept = page.evaluate("sessionStorage.getItem('zaqar-redis.credential')")
     assert "spoiled" not in kept
+    renewals: list[str] = []
+    looks: list[Route] = []
+
+    def note_renewal(request: Request) -> None:
+        if "token_endpoint" in request.url:
+            renewals.append(request.url)
+
+    def fail_second(route: Route) -> None:
+        looks.append(route)
+        if len(looks) == 2:
+            route.abort()
+        else:
+            route.continue_()
+
+    page.evaluate(spoil)
+    page.on("request", note_renewal)
+    page.route("**/console/session", fail_second)
+    page.reload()
+    expect(page.locator("#who")).to_contain_text("ann", timeout=30_000)
+    assert (len(renewals), len(looks)) == (1, 3)
     held: list[Route] = []
     page.evaluate(spoil)
     page.route("**/token_endpoint", lambda route: held.append(route))

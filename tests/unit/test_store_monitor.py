@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.unit.test_alarms import HEALTHY
+from zaqar_redis.figures import StoreStatus
+from zaqar_redis.service import stores
 from zaqar_redis.service.stores import StoreMonitor, StoreReport
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.contract import Driver
@@ -42,6 +45,17 @@ def test_store_that_answers_and_is_slow_to_tell_the_rest_is_not_away(
     report = _report(lambda store: monkeypatch.setattr(store.figures, "status", _never))
     assert (report.available, report.error, report.status) == (True, "", None)
     assert report.latency is not None
+
+
+def test_store_that_is_slow_to_tell_its_deliveries_has_its_status(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def status() -> StoreStatus:
+        return HEALTHY
+
+    monkeypatch.setattr(stores, "_late_deliveries", _never)
+    report = _report(lambda store: monkeypatch.setattr(store.figures, "status", status))
+    assert (report.available, report.status) == (True, HEALTHY)
 
 
 def test_store_that_does_not_answer_is_away(monkeypatch: pytest.MonkeyPatch) -> None:

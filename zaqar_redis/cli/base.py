@@ -186,6 +186,9 @@ class ApiCommand(TargetCommand):
 class DestructiveCommand(TargetCommand):
     """Base of the commands that ask for confirmation."""
 
+    #: the question names the project: two projects may have queues of the same name
+    is_of_project = False
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument("--yes", action="store_true", help="do not ask")
@@ -199,9 +202,7 @@ class DestructiveCommand(TargetCommand):
         """Raises CommandFailed unless the user confirms, at the prompt or by ``--yes``."""
         if parsed.yes:
             return
-        # Two projects may have queues of the same name.
-        project = getattr(parsed, "project", None)
-        of = f" of the project {project}" if isinstance(project, str) else ""
+        of = f" of the project {parsed.project}" if self.is_of_project and parsed.project else ""
         question = f"{what}{of} at {self.target}?"
         if not sys.stdin.isatty():
             raise CommandFailed(f"{question} Confirm with --yes.")

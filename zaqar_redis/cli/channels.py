@@ -234,6 +234,8 @@ class DisconnectUser(ServerApiCommand, DestructiveCommand):
     Example: zaqar-redis channel disconnect ann --yes
     """
 
+    is_of_project = True
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument("user", help="the user's id")

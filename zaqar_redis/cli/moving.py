@@ -12,7 +12,13 @@ from typing import Any
 
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, CommandFailed, print_warning
+from zaqar_redis.cli.api import (
+    PAGE_SIZE,
+    ApiClient,
+    CommandFailed,
+    ServiceUnavailable,
+    print_warning,
+)
 from zaqar_redis.cli.base import (
     Column,
     Row,
@@ -137,7 +143,11 @@ class MovingCommand(QueueCommand, ShowOne):
             with self.open_api(parsed_args) as api:
                 self._move(api, parsed_args)
         except BaseException as error:  # Ctrl-C too: what is done is done, the rest can be later
-            if any(self.counts.values()) or not isinstance(error, CommandFailed):
+            # A request without an answer may have moved some.
+            is_refused = isinstance(error, CommandFailed) and not isinstance(
+                error, ServiceUnavailable
+            )
+            if any(self.counts.values()) or not is_refused:
                 print_warning(
                     f"{self._summary()} before it ended. Run the same command again to go on: none "
                     "is " + ("copied twice." if self.copies else f"moved twice; {_HELD}.")

@@ -39,6 +39,7 @@ class QueueCommand(NamedResourceCommand):
     """Base of the commands for one queue."""
 
     noun = argument = "queue"
+    is_of_project = True
 
 
 class ListNamedResource(ListResource):

@@ -206,6 +206,7 @@ async def ask_driver(
     report = await _ask(kind, name, driver.ping, status, on_answer)
     if kind != "queues" or driver.deliveries is None or not report.available:
         return report
+    on_answer(report)
     try:
         return replace(report, late=await _late_deliveries(driver.deliveries))
     except CommandRefused:  # a user who may not run scripts: nothing is known of deliveries

@@ -19,9 +19,6 @@ from zaqar_redis.storage.pools.controllers import RoutedQueues
 
 #: Seconds between two measurements of a project that is in use.
 _INTERVAL = 10.0
-#: Seconds that posts wait for the first measurement: a store that hangs must not hold up those to
-#: others.  What is let through meanwhile counts when it ends.
-_PATIENCE = 1.0
 #: Queues that are measured together: one small write, and a slice of milliseconds for the store.
 _PAGE = 100
 
@@ -137,7 +134,7 @@ class UsageMeter:
         Raises QuotaExceeded, and adds nothing, when a limit does not allow it.
         """
         if not self._is_measured:
-            yield asyncio.wait((self._begin_measuring(),), timeout=_PATIENCE)
+            yield self.measure()
         self.was_used = True
         is_new = False
         if self._quota.queues != -1 and queue not in self._known:
@@ -174,12 +171,9 @@ class UsageMeter:
         Whoever asks meanwhile shares the measurement.  While a store is unavailable, what was
         known of it counts.
         """
-        return asyncio.shield(self._begin_measuring())
-
-    def _begin_measuring(self) -> asyncio.Future[float]:
         if self._measuring is None or self._measuring.done():
             self._measuring = asyncio.ensure_future(self._measure())
-        return self._measuring
+        return asyncio.shield(self._measuring)
 
     async def _measure(self) -> float:
         began = time.monotonic()

@@ -148,7 +148,8 @@ function leave() {
 
 async function renew(credential) {
   const renewed = await openid.renew(info.openid, credential);
-  if (credentials.load()) credentials.keep(renewed); // else they have signed out meanwhile
+  // Else they have signed out meanwhile, or somebody else has signed in.
+  if (credentials.load()?.refresh === credential.refresh) credentials.keep(renewed);
   return renewed;
 }
 
@@ -233,7 +234,7 @@ async function signIn(credential) {
     // The credential may be right: nobody could say.
     showProblem(told(error));
     clearTimeout(timer);
-    timer = setTimeout(() => signIn(credential), AGAIN * 1000);
+    timer = setTimeout(() => signIn(credentials.load() ?? credential), AGAIN * 1000);
   }
 }
 

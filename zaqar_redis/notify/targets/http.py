@@ -44,7 +44,8 @@ ANSWER_MAX = 64 * 1024
 _KEPT = 4.0
 #: Redirects that repeat the request. RFC 9110, 15.4: after 303 another one would follow, a GET.
 _REDIRECTS = (301, 302, 307, 308)
-_HEAD_END = b"\r\n\r\n"
+#: The first status that is not of an answer before the answer.
+_FINAL = 200
 _HEADERS = {"User-Agent": "zaqar-redis", "Accept": "*/*", "Accept-Encoding": "identity"}
 
 
@@ -54,12 +55,27 @@ class _HeadFirst(ResponseHandler):
     Some servers send a body behind a 204, or more than Content-Length says, which is no answer.
     """
 
+    _head_comes = True
+
+    def set_response_params(self, **how: Any) -> None:
+        self._head_comes = True
+        super().set_response_params(**how)
+
     def data_received(self, data: bytes) -> None:
-        end = data.find(_HEAD_END) + len(_HEAD_END)
-        if len(_HEAD_END) <= end < len(data):
-            super().data_received(data[:end])
+        # Line by line: a head may end anywhere, and others (1xx) may come before it.
+        while self._head_comes and 0 < (end := data.find(b"\n") + 1) < len(data):
+            self._receive(data[:end])
             data = data[end:]
+        self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
         super().data_received(data)
+        error = self.exception()
+        self._head_comes &= error is None and not any(
+            message.code >= _FINAL for (message, _), _ in self._buffer
+        )
+        if error is not None and self._payload is not None and not self._payload.is_eof():
+            self._payload.set_exception(error)  # else whoever reads it would wait for its end
 
 
 class _Connector(aiohttp.TCPConnector):
