@@ -15,6 +15,7 @@ from sphinxcontrib.openapi.renderers import HttpdomainRenderer
 from zaqar_redis import rules
 from zaqar_redis.api import openapi
 from zaqar_redis.api.app import App
+from zaqar_redis.api.composition import ServiceParts, compose
 from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.storage import pools
 
@@ -91,7 +92,7 @@ def _describe_api(file: Path) -> None:
     """Writes the OpenAPI description of a service with the default limits, and with pools."""
     driver = pools.create("unix:///nowhere", "unix:///nowhere", {})  # the driver is never started
     file.parent.mkdir(exist_ok=True)
-    routes = App(driver, ApiSettings(admin_mode=True)).routes
+    routes = App(compose(ApiSettings(admin_mode=True), ServiceParts(driver))).routes
     file.write_bytes(openapi.document(routes, rules.Limits()))
 
 

@@ -78,9 +78,8 @@ class App:
         )
         self.request_ids = request_ids()
         self.audit = RequestAudit(services.parts.audit)
-        self._background = BackgroundTasks(services)
+        self._background = BackgroundTasks(services, self._forget_admitted)
         self._measuring_ends: list[Callable[[], None]] = []
-        self._forgetting: asyncio.Task[None] | None = None
 
         handlers = _handlers(services)
         rest = self._rest_routes(handlers)
@@ -211,7 +210,6 @@ class App:
             await services.enforced_quotas.start()
         if services.channels is not None:
             await services.channels.node.start()
-        self._forgetting = asyncio.create_task(self._forget_admitted(), name="admissions")
         if services.operators is not None:
             services.operators.start()
         await services.notifications.start()
@@ -238,8 +236,6 @@ class App:
             if services.channels is not None:
                 await services.channels.node.close()
             await self._background.close()
-            if self._forgetting is not None:
-                self._forgetting.cancel()
             if services.operators is not None:
                 await services.operators.close()
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from zaqar_redis import errors
@@ -23,8 +23,10 @@ _MOVER_INTERVAL = 5.0
 
 
 class BackgroundTasks:
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, forget: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """*forget*: forgets who was admitted, again and again."""
         self._services = services
+        self._forget = forget
         self._queue_metrics: QueueMetrics | None = None
         if services.settings.metrics is not None:
             self._queue_metrics = QueueMetrics(services.driver, services.settings.metrics)
@@ -40,6 +42,7 @@ class BackgroundTasks:
 
     def _all(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         services = self._services
+        yield "admissions", self._forget()
         yield "sweeper", _sweep(services.driver, services.settings.sweep_interval)
         if services.pooled is not None:
             yield "mover", _move(services.pooled.jobs)

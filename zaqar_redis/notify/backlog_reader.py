@@ -49,6 +49,8 @@ class BacklogReader:
             if in_flight.is_stopped:
                 return
             wake.set()
+            if lane.state is not LaneState.CATCHING_UP:  # an attempt has ended meanwhile
+                continue
             if not page:
                 lane.end_backlog()
                 continue

@@ -99,9 +99,9 @@ class Dispatcher:
     def _may_dispatch(self) -> bool:
         if not self._in_flight.room():
             return False
-        flowing = [lane for lane in self._roster if lane.state is LaneState.FLOWING]
+        flowing = (lane.is_half_full for lane in self._roster if lane.state is LaneState.FLOWING)
         # None is flowing: what comes is stored anyway.
-        if not flowing or not all(lane.is_half_full for lane in flowing):
+        if not next(flowing, False) or not all(flowing):
             self._full_since = None
             return True
         now = self._loop.time()

@@ -84,7 +84,7 @@ class Lane:
     @property
     def has_items(self) -> bool:
         """Whether some wait for their turn."""
-        return bool(self._items)
+        return bool(self._items) and self.state is not LaneState.HANDED_OVER
 
     @property
     def is_half_full(self) -> bool:
@@ -268,7 +268,7 @@ class Lane:
     def next_chunk(self) -> Sequence[Item]:
         """Removes what goes into one attempt; nothing: nothing waits for its turn."""
         chunk: Sequence[Item] = ()
-        while self._items and not chunk and self.state is not LaneState.HANDED_OVER:
+        while self.has_items and not chunk:
             chunk, expired = self._items.next_chunk(self.settings.batch, self._now())
             for item in expired:
                 self._reports.expired(item)

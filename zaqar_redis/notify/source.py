@@ -255,6 +255,8 @@ class Source:
                 lane.catch_up()
             else:
                 await self._backlogs.drop(id)
+                if self._in_flight.is_stopped:
+                    return
         for pending in step.due:
             self._dispatcher.offer_due(pending)
         await self._backlogs.read(self._dispatcher.offer_waiting)

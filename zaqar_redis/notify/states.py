@@ -55,8 +55,6 @@ LANE_TRANSITIONS: Mapping[LaneState, Mapping[LaneEvent, LaneState]] = {
     },
     LaneState.HELD: {
         LaneEvent.WAKE: LaneState.CATCHING_UP,
-        # An attempt failed while the store was read.
-        LaneEvent.DRAIN: LaneState.HELD,
         LaneEvent.HOLD: LaneState.HELD,
         LaneEvent.HAND_OVER: LaneState.HANDED_OVER,
         LaneEvent.END: LaneState.ENDED,

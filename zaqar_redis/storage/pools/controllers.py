@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
@@ -23,9 +22,24 @@ from zaqar_redis.storage.subscriptions import Subscriptions
 _FLAVOR = "_flavor"
 
 
-_queues, _messages, _claims, _subscriptions, _deliveries = map(
-    attrgetter, ("queues", "messages", "claims", "subscriptions", "subscription_deliveries")
-)
+def _queues(store: Store) -> Queues:
+    return store.queues
+
+
+def _messages(store: Store) -> Messages:
+    return store.messages
+
+
+def _claims(store: Driver) -> Claims:
+    return store.claims
+
+
+def _subscriptions(store: Driver) -> Subscriptions:
+    return cast(Subscriptions, store.subscriptions)
+
+
+def _deliveries(store: Driver) -> SubscriptionDeliveries:
+    return cast(SubscriptionDeliveries, store.subscription_deliveries)
 
 
 def _administration(store: Driver) -> Administration:

@@ -12,6 +12,8 @@ from zaqar_redis.storage.pools.router import Router
 
 P = ParamSpec("P")
 A = TypeVar("A")
+R = TypeVar("R")
+StoreT = TypeVar("StoreT")
 
 
 class RoutedVerb(Protocol[P, A]):
@@ -28,8 +30,8 @@ class RoutedResource:
 
 
 def routed(
-    resource: Callable[[Any], Any],
-    verb: Callable[Concatenate[Any, P], Awaitable[A]],
+    resource: Callable[[StoreT], R],
+    verb: Callable[Concatenate[R, P], Awaitable[A]],
     *,
     make: bool = False,
 ) -> RoutedVerb[P, A]:
