@@ -33,12 +33,13 @@ class _RandomTarget:
         self.internal = rng.random() < 0.2
         self._rng = rng
         self._weights = 6, 4, 3, rng.choice([0, 1, 8])
+        self._turns = rng.choice([2, 4, 12])
 
     def check(self, subscriber: str, options: SubscriptionOptions) -> None:
         """Accepts all."""
 
     async def deliver(self, delivery: Delivery) -> Result:
-        await _turns(self._rng, 4)
+        await _turns(self._rng, self._turns)
         (outcome,) = self._rng.choices(list(Outcome), self._weights)
         return Result(outcome, "an error")
 
@@ -126,6 +127,7 @@ class _Walk:
             self._send_notice,
             self._wake,
             self.step,
+            lambda: harness.reader.read(harness.offer),
             lambda: harness.reader.read(harness.offer),
             self._adopt,
             lambda: lane.store_held(1.0),

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from tests.notify.lanes import NEVER, LaneHarness
 from zaqar_redis.notify.states import LANE_TRANSITIONS, LaneEvent, LaneState
 from zaqar_redis.notify.target import Outcome, Result
+from zaqar_redis.storage.deliveries import PendingDelivery
 
 
 def _ended() -> LaneHarness:
@@ -151,5 +152,29 @@ def test_lane_that_leaves_its_state_during_an_attempt_settles_each_message_once(
         elif leave is LaneEvent.HOLD:
             assert len(stored) + delivered == 3
         await harness.slots.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("leave", [LaneEvent.HOLD, LaneEvent.END])
+@pytest.mark.parametrize("number", [0, 3])
+def test_lane_that_leaves_while_its_backlog_is_read_takes_nothing_of_it(
+    leave: LaneEvent, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        harness = _catching_up()
+        pending = [
+            PendingDelivery("id", f"{rank:016d}", NEVER, notice=b"{}") for rank in range(number)
+        ]
+
+        async def read(*_: object) -> Sequence[PendingDelivery]:
+            EVENTS[leave](harness)
+            return pending
+
+        monkeypatch.setattr(harness.context.leased, "backlog", read)
+        await harness.reader.read(harness.offer)
+        assert harness.lane.state.value == EXPECTED["catching up"][[*LaneEvent].index(leave)]
+        assert harness.in_flight.number == 0
+        assert harness.settlement.take().pending == []
 
     asyncio.run(scenario())
