@@ -211,6 +211,15 @@ def test_unknown_option_error_lists_the_known_ones(use: str) -> None:
     assert str(caught.value) == f'unknown option "nothing"; for a {use} there are: {known}'
 
 
+@pytest.mark.parametrize("use", USES)
+def test_path_of_load_and_save_is_told_what_to_use_instead(use: str) -> None:
+    instead = "queue" if use.endswith("write") else "subscribe"
+    with pytest.raises(
+        BadConfiguration, match=f'take no path: name the queue by the .* "{instead}"'
+    ):
+        SourceOptions(use, {"path": "orders"})
+
+
 def test_option_of_spark_for_kafka_suggests_the_one_that_does_as_much() -> None:
     with pytest.raises(BadConfiguration, match=r'did you mean "endingTimestamp"\?$'):
         SourceOptions(BATCH, {"endingoffsetsbytimestamp": "{}"})

@@ -335,6 +335,9 @@ def _unknown(name: str, option: Option | None, use: str) -> str:
     known = ", ".join(names.values())
     if option is not None:
         return f'the option "{option.name}" is none of a {use}; there are: {known}'
+    if name == "path":
+        by = "queue" if use in _WRITES else "subscribe"
+        return f'load() and save() take no path: name the queue by the option "{by}"'
     # Spark writes all names in lower case: the user has not.
     near = [_OF_KAFKA.get(name.lower()) or ""]
     if near[0] not in names:

@@ -52,7 +52,7 @@ from zaqar_redis.spark.reading.claims import CountedClaim, QueueClaims
 from zaqar_redis.spark.reading.group_lease import GroupLease, GroupTaken
 from zaqar_redis.spark.reading.selection import QueueSnapshot, snapshot_of
 from zaqar_redis.spark.source import ZaqarDataSource
-from zaqar_redis.spark.stores import StoreConnections
+from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 
 NAME = "redrive"
 
@@ -126,14 +126,20 @@ def redrive(
     with StoreConnections(config) as stores:
         snapshot = snapshot_of(stores, queue)
         if snapshot is None:
-            raise errors.BadConfiguration(f'--queue: there is no queue "{queue}"')
+            raise _missing("--queue", queue, config)
         if settings.target is not None and snapshot_of(stores, settings.target) is None:
-            raise errors.BadConfiguration(f'--target-queue: there is no queue "{settings.target}"')
+            raise _missing("--target-queue", settings.target, config)
         if settings.dry_run:
             counts = _dry_run_counts(spark, stores, queue, store, condition, settings)
         else:
             counts = _RedriveRun(spark, stores, snapshot, condition, settings).all()
     return _report(counts, settings, time.monotonic() - began)
+
+
+def _missing(option: str, queue: str, config: StoreConfig) -> errors.BadConfiguration:
+    return errors.BadConfiguration(
+        f'{option}: there is no queue "{queue}" in the project "{config.project}"'
+    )
 
 
 def _check(queue: str, settings: RedriveSettings) -> None:
