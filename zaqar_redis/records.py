@@ -300,6 +300,22 @@ class Forwarding(Record, frozen=True):
     ranks: Sequence[int]
 
 
+class MessageListing(Record, frozen=True):
+    """Which messages of a queue are listed, and how."""
+
+    limit: int
+    #: behind the message of this id; None: from the first one
+    after: str | None = None
+    #: not those that this client has posted
+    hide_client: str | None = None
+    include_claimed: bool = False
+    include_delayed: bool = False
+    #: newest first, and those that are older than *after*
+    reverse: bool = False
+    #: the answer may be a moment old
+    stale: bool = False
+
+
 class IdempotencyKey(Record, frozen=True):
     """Identifies a post, so that a retry of it is recognised."""
 

@@ -8,24 +8,20 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from tests.support.stores import CLIENT, TTL
 from zaqar_redis import clock, errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.settings import BatchSettings
-from zaqar_redis.records import NewMessage
+from zaqar_redis.records import MessageListing, NewMessage
 from zaqar_redis.storage.redis import RedisDriver
 
 PROJECT, QUEUE = "p", "q"
 #: Of a post; its messages are numbers.
 POST: dict[str, Any] = {"client": CLIENT, "default_ttl": TTL, "size": 0}
 #: Of a listing.
-_ALL: dict[str, Any] = {
-    "after": None,
-    "limit": 100,
-    "hide_client": None,
-    "include_claimed": True,
-    "include_delayed": True,
-}
+_ALL = MessageListing(100, include_claimed=True, include_delayed=True)
 
 
 def message(number: int) -> list[NewMessage]:
@@ -62,7 +58,7 @@ class NumberedQueue:
 
     async def page(self, *, stale: bool) -> list[int]:
         """Returns the first numbers."""
-        page = await self._driver.messages.list(PROJECT, self._name, stale=stale, **_ALL)
+        page = await self._driver.messages.list(PROJECT, self._name, replace(_ALL, stale=stale))
         return [json.loads(each.body) for each in page.items]
 
     async def found(self) -> list[int]:
@@ -70,7 +66,7 @@ class NumberedQueue:
         found: list[int] = []
         after = None
         while True:
-            page = await self._driver.messages.list(PROJECT, self._name, **_ALL | {"after": after})
+            page = await self._driver.messages.list(PROJECT, self._name, replace(_ALL, after=after))
             if not page.items:
                 return found
             found += [json.loads(each.body) for each in page.items]

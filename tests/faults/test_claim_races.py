@@ -24,7 +24,7 @@ import pytest
 from tests.faults import claimers
 from tests.support import servers
 from tests.support.stores import PATIENT_OPTIONS
-from zaqar_redis.records import NewMessage
+from zaqar_redis.records import MessageListing, NewMessage
 from zaqar_redis.storage.redis import RedisDriver, create
 
 PROCESSES = 8
@@ -206,15 +206,9 @@ async def _drained(uri: str, project: str) -> tuple[list[str], list[str]]:
 async def _listed(driver: RedisDriver, project: str) -> list[str]:
     found: list[str] = []
     while True:
-        page = await driver.messages.list(
-            project,
-            claimers.QUEUE,
-            after=found[-1] if found else None,
-            limit=500,
-            hide_client=None,
-            include_claimed=True,
-            include_delayed=True,
-        )
+        after = found[-1] if found else None
+        listing = MessageListing(500, after, include_claimed=True, include_delayed=True)
+        page = await driver.messages.list(project, claimers.QUEUE, listing)
         if not page.items:
             return found
         found += [message.id for message in page.items]

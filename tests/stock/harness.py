@@ -17,7 +17,7 @@ from tests.support import servers
 from tests.support.backends import Backend
 from tests.support.command_line import CommandLine
 from tests.support.stores import PATIENT_OPTIONS
-from zaqar_redis.records import Message, NewMessage
+from zaqar_redis.records import Message, MessageListing, NewMessage
 from zaqar_redis.storage import pools
 
 T = TypeVar("T")
@@ -161,15 +161,6 @@ class ImportedStore:
         return self._runner.run(is_due())
 
     def messages(self, project: str, queue: str, everything: bool = True) -> Sequence[Message]:
-        page = self.run(
-            self.driver.messages.list(
-                project,
-                queue,
-                after=None,
-                limit=100_000,
-                hide_client=None,
-                include_claimed=everything,
-                include_delayed=everything,
-            )
-        )
+        listing = MessageListing(100_000, include_claimed=everything, include_delayed=everything)
+        page = self.run(self.driver.messages.list(project, queue, listing))
         return page.items

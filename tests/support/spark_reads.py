@@ -27,7 +27,7 @@ from tests.support.blocking import ProjectStore
 from tests.support.stores import CLIENT, TTL
 from zaqar_redis import clock
 from zaqar_redis.keyspace import envelope
-from zaqar_redis.records import Attributes, NewMessage, Watermarks
+from zaqar_redis.records import Attributes, MessageListing, NewMessage, Watermarks
 from zaqar_redis.spark.source import ZaqarDataSource
 from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
 
@@ -75,15 +75,8 @@ class SparkTestStore(ProjectStore):
 
     def ids(self, queue: str = "q") -> dict[int, str]:
         """Returns ids by rank, of at most 1000 messages."""
-        page = self.messages.list(
-            self.project,
-            queue,
-            after=None,
-            limit=1000,
-            hide_client=None,
-            include_claimed=True,
-            include_delayed=True,
-        ).run()
+        listing = MessageListing(1000, include_claimed=True, include_delayed=True)
+        page = self.messages.list(self.project, queue, listing).run()
         return {message.rank: message.id for message in page.items}
 
     def watermarks(self, queue: str = "q") -> Watermarks:

@@ -29,6 +29,7 @@ from zaqar_redis.records import (
     ClaimSummary,
     IdempotencyKey,
     Message,
+    MessageListing,
     NewMessage,
     Page,
     PeekPage,
@@ -326,18 +327,8 @@ class ContractStore:
         delayed: bool = False,
         reverse: bool = False,
     ) -> Page[Message]:
-        return self.run(
-            self.driver.messages.list(
-                self.project,
-                queue,
-                after=after,
-                limit=limit,
-                hide_client=hide,
-                include_claimed=claimed,
-                include_delayed=delayed,
-                reverse=reverse,
-            )
-        )
+        listing = MessageListing(limit, after, hide, claimed, delayed, reverse)
+        return self.run(self.driver.messages.list(self.project, queue, listing))
 
     def visible(self, queue: str = "q", *, delayed: bool = False) -> list[str]:
         """Returns the names on the first page."""

@@ -12,7 +12,7 @@ import pytest
 from tests.support import servers
 from tests.support.backends import Backend
 from tests.support.stores import PATIENT_OPTIONS
-from zaqar_redis.records import NewMessage
+from zaqar_redis.records import MessageListing, NewMessage
 from zaqar_redis.service import long_polls
 from zaqar_redis.service.long_polls import LongPoll
 from zaqar_redis.storage.redis import RedisDriver, create
@@ -93,15 +93,7 @@ class LongPollQueue:
         return await self._driver.claims.create(self._project, "q", ttl=60, grace=60, limit=1)
 
     async def _list(self) -> Any:
-        return await self._driver.messages.list(
-            self._project,
-            "q",
-            after=None,
-            limit=10,
-            hide_client=None,
-            include_claimed=False,
-            include_delayed=False,
-        )
+        return await self._driver.messages.list(self._project, "q", MessageListing(10))
 
 
 def _run(

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from zaqar_redis import errors
 from zaqar_redis.check_records import OperationCheck, StoreHealth
-from zaqar_redis.records import NewMessage
+from zaqar_redis.records import MessageListing, NewMessage
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.pools import PooledDriver
@@ -181,15 +181,7 @@ class _Operations:
             )
             await timed(
                 "list_messages",
-                messages.list(
-                    project,
-                    queue,
-                    after=None,
-                    limit=10,
-                    hide_client=None,
-                    include_claimed=False,
-                    include_delayed=False,
-                ),
+                messages.list(project, queue, MessageListing(10)),
             )
             first, *others = posted.ids
             await timed(

@@ -16,6 +16,7 @@ from zaqar_redis.records import (
     Forwarding,
     IdempotencyKey,
     Message,
+    MessageListing,
     NewMessage,
     Page,
     PostResult,
@@ -137,18 +138,18 @@ class MessageService(ComposedVerbs):
         # What a request waits for is looked for when a hint comes: a replica may not have it yet.
         is_waiting = bool(seconds) and not reverse
 
+        listing = MessageListing(
+            most,
+            after=marker,
+            hide_client=None if echo else client,
+            include_claimed=include_claimed,
+            include_delayed=include_delayed,
+            reverse=reverse,
+            stale=not is_waiting,
+        )
+
         def fetch() -> Awaitable[Page[Message]]:
-            return self._store.list(
-                project,
-                queue,
-                after=marker,
-                limit=most,
-                hide_client=None if echo else client,
-                include_claimed=include_claimed,
-                include_delayed=include_delayed,
-                reverse=reverse,
-                stale=not is_waiting,
-            )
+            return self._store.list(project, queue, listing)
 
         if not is_waiting:
             page: Page[Message] = yield fetch()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
-from zaqar_redis.records import Message, Page, Record, Subscription
+from zaqar_redis.records import Message, MessageListing, Page, Record, Subscription
 from zaqar_redis.service import subscription_options
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.subscription_filters import LazyBody
@@ -62,15 +62,10 @@ class ReplayService(ComposedVerbs):
         options = subscription_options.parse(found.options)
         count = 0
         while left:
-            page: Page[Message] = yield self._store.list(
-                project,
-                topic,
-                after=after,
-                limit=min(left, _PAGE),
-                hide_client=None,
-                include_claimed=True,
-                include_delayed=True,
+            listing = MessageListing(
+                min(left, _PAGE), after, include_claimed=True, include_delayed=True
             )
+            page: Page[Message] = yield self._store.list(project, topic, listing)
             if wanted := self._wanted(project, page, options):
                 count += yield self._subscriptions.deliveries.enqueue_messages(
                     project, topic, id, wanted

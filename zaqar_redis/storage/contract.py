@@ -24,6 +24,7 @@ from zaqar_redis.records import (
     Forwarding,
     IdempotencyKey,
     Message,
+    MessageListing,
     NewMessage,
     Page,
     PostResult,
@@ -141,25 +142,11 @@ class Messages(Protocol):
         than the queue allows, and EncryptionRequired.
         """
 
-    def list(
-        self,
-        project: str,
-        queue: str,
-        *,
-        after: str | None,
-        limit: int,
-        hide_client: str | None,
-        include_claimed: bool,
-        include_delayed: bool,
-        reverse: bool = False,
-        stale: bool = False,
-    ) -> Awaitable[Page[Message]]:
-        """Returns up to *limit* messages behind the id *after*, oldest first.
+    def list(self, project: str, queue: str, listing: MessageListing) -> Awaitable[Page[Message]]:
+        """Returns messages, oldest first unless the listing says otherwise.
 
-        *stale*: the answer may be a moment old.
-        *reverse*: newest first, and those that are older than *after*.  A page is short only at
-        the end of the queue.  The message of the id need not
-        exist any more; for an id that is not of this queue the page is empty.
+        A page is short only at the end of the queue.  The message of the id that it begins behind
+        need not exist any more; for an id that is not of this queue the page is empty.
         """
 
     def get(self, project: str, queue: str, ids: Sequence[str]) -> Awaitable[Sequence[Message]]:

@@ -12,7 +12,7 @@ from zaqar.storage import errors as storage_errors
 from zaqar.storage import utils
 
 from zaqar_redis import errors
-from zaqar_redis.records import Claim, Message, NewMessage
+from zaqar_redis.records import Claim, Message, MessageListing, NewMessage
 
 #: TTL in seconds of messages that came without one; stock's REST always gives one.
 _DEFAULT_TTL = 3600
@@ -56,18 +56,17 @@ class MessageController(storage.Message):
         include_claimed: bool = False,
         include_delayed: bool = False,
     ) -> Iterator[Any]:
+        listing = MessageListing(
+            limit,
+            after=marker or None,
+            hide_client=None if echo else str(client_uuid),
+            include_claimed=include_claimed,
+            include_delayed=include_delayed,
+        )
         page = self.driver.run(
             project,
             queue,
-            lambda store: store.messages.list(
-                project or "",
-                queue,
-                after=marker or None,
-                limit=limit,
-                hide_client=None if echo else str(client_uuid),
-                include_claimed=include_claimed,
-                include_delayed=include_delayed,
-            ),
+            lambda store: store.messages.list(project or "", queue, listing),
         )
         yield map(to_document, page.items)
         yield page.marker or marker

@@ -21,6 +21,7 @@ from zaqar_redis.records import (
     ClaimResult,
     IdempotencyKey,
     Message,
+    MessageListing,
     NewMessage,
     Page,
     PostResult,
@@ -158,29 +159,18 @@ class DictMessages:
     ) -> None:
         raise AssertionError("this driver never dead-letters a message")
 
-    async def list(
-        self,
-        project: str,
-        queue: str,
-        *,
-        after: str | None,
-        limit: int,
-        hide_client: str | None,
-        include_claimed: bool,
-        include_delayed: bool,
-        reverse: bool = False,
-        stale: bool = False,
-    ) -> Page[Message]:
+    async def list(self, project: str, queue: str, listing: MessageListing) -> Page[Message]:
         kept = self._store.get((project, queue), DictQueue({}))
-        last = kept.messages.get(after or "")
+        last, reverse = kept.messages.get(listing.after or ""), listing.reverse
+        hidden = listing.hide_client
         stored = [*kept.messages.values()]
         items = [
             message
             for message in (reversed(stored) if reverse else stored)
             if (last is None or (message.rank < last.rank if reverse else message.rank > last.rank))
-            and (hide_client is None or message.client != hide_client.encode())
-            and (include_claimed or message.claim_id is None)
-        ][:limit]
+            and (hidden is None or message.client != hidden.encode())
+            and (listing.include_claimed or message.claim_id is None)
+        ][: listing.limit]
         return Page(items=items, marker=items[-1].id if items else "")
 
     async def get(self, project: str, queue: str, ids: Sequence[str]) -> Sequence[Message]:
@@ -206,15 +196,7 @@ class DictMessages:
             del self._store[project, queue].messages[message.id]
 
     async def pop(self, project: str, queue: str, limit: int) -> ClaimResult:
-        page = await self.list(
-            project,
-            queue,
-            after=None,
-            limit=limit,
-            hide_client=None,
-            include_claimed=False,
-            include_delayed=True,
-        )
+        page = await self.list(project, queue, MessageListing(limit, include_delayed=True))
         for message in page.items:
             del self._store[project, queue].messages[message.id]
         return ClaimResult(messages=tuple(page.items))

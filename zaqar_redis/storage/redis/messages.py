@@ -17,6 +17,7 @@ from zaqar_redis.records import (
     Forwarding,
     IdempotencyKey,
     Message,
+    MessageListing,
     NewMessage,
     Page,
     PostResult,
@@ -98,25 +99,13 @@ class RedisMessages:
     ) -> Steps[None]:
         yield from posting.forward(self._now(), project, queue, forwarded, by)
 
-    def list(
-        self, project: str, queue: str, *, stale: bool = False, **what: Any
-    ) -> Verb[Page[Message]]:
-        client = self.client.reader if stale else self.client
-        return Verb(client, self._list(project, queue, **what))
+    def list(self, project: str, queue: str, listing: MessageListing) -> Verb[Page[Message]]:
+        client = self.client.reader if listing.stale else self.client
+        return Verb(client, self._list(project, queue, listing))
 
-    def _list(
-        self,
-        project: str,
-        queue: str,
-        *,
-        after: str | None,
-        limit: int,
-        hide_client: str | None,
-        include_claimed: bool,
-        include_delayed: bool,
-        reverse: bool = False,
-    ) -> Steps[Page[Message]]:
-        epoch, rank = "", _BEHIND_ALL if reverse else 0
+    def _list(self, project: str, queue: str, listing: MessageListing) -> Steps[Page[Message]]:
+        after, limit, hidden = listing.after, listing.limit, listing.hide_client
+        epoch, rank = "", _BEHIND_ALL if listing.reverse else 0
         if after is not None:
             epoch, rank = identity.parse_message_id(after)
         found: list[Message] = []
@@ -126,10 +115,10 @@ class RedisMessages:
                 now=self._now(),
                 after=rank,
                 limit=limit - len(found),
-                client=envelope.client_bytes(hide_client) if hide_client is not None else b"",
-                also_held=int(include_claimed),
-                also_later=int(include_delayed),
-                backwards=int(reverse),
+                client=envelope.client_bytes(hidden) if hidden is not None else b"",
+                also_held=int(listing.include_claimed),
+                also_later=int(listing.include_delayed),
+                backwards=int(listing.reverse),
             )
             if current_epoch is None or (after is not None and current_epoch.decode() != epoch):
                 return Page(items=[])
