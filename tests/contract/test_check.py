@@ -16,7 +16,13 @@ from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.pool_records import Move, Pool
 from zaqar_redis.records import LockKind, MoveLock
 from zaqar_redis.storage.control import DEFAULT_POOL
-from zaqar_redis.storage.deliveries import DeliveryCount, PendingDelivery, SettledDeliveries
+from zaqar_redis.storage.deliveries import (
+    DeliveryCount,
+    DeliveryLease,
+    DeliveryReads,
+    PendingDelivery,
+    SettledDeliveries,
+)
 
 SERVERS = ("redis", "valkey")
 
@@ -241,11 +247,10 @@ def _with_deliveries(store: ContractStore) -> str:
         failed=[PendingDelivery(id, "y", expires, notice=b"{}")],
         counts=[(id, DeliveryCount(failed=1, retried=1))],
     )
-    store.run(driver.deliveries.take(*where, "t", 30_000))
-    store.run(
-        driver.deliveries.step(*where, "t", 30_000, settled, after=b"0", limit=9, due_limit=9)
-    )
-    store.run(driver.deliveries.release(*where, "t"))
+    lease = DeliveryLease("t", 30_000)
+    store.run(driver.deliveries.take(*where, lease))
+    store.run(driver.deliveries.step(*where, lease, settled, DeliveryReads(b"0", 9, 9)))
+    store.run(driver.deliveries.release(*where, lease))
     return id
 
 

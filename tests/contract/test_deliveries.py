@@ -16,6 +16,8 @@ from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.deliveries import (
     Deliveries,
     DeliveryCount,
+    DeliveryLease,
+    DeliveryReads,
     DeliveryState,
     DeliveryStep,
     PendingDelivery,
@@ -33,7 +35,7 @@ class Taker:
 
     def __init__(self, store: ContractStore, token: str = "one", queue: str = "q") -> None:
         self._store = store
-        self._token = token
+        self._lease = DeliveryLease(token, LEASE_MS)
         self._queue = queue
         self.after = b"0"
 
@@ -46,7 +48,7 @@ class Taker:
 
     def take(self) -> bool:
         store = self._store
-        return store.run(self._deliveries.take(store.project, self._queue, self._token, LEASE_MS))
+        return store.run(self._deliveries.take(store.project, self._queue, self._lease))
 
     def maybe_step(
         self, settled: SettledDeliveries = NOTHING, limit: int = 100
@@ -54,10 +56,11 @@ class Taker:
         store = self._store
         step = store.run(
             self._deliveries.step(
-                *(store.project, self._queue, self._token, LEASE_MS, settled),
-                after=self.after,
-                limit=limit,
-                due_limit=100,
+                store.project,
+                self._queue,
+                self._lease,
+                settled,
+                DeliveryReads(self.after, limit, 100),
             )
         )
         if step is not None and step.entries:
@@ -98,7 +101,7 @@ class Taker:
 
     def release(self) -> None:
         store = self._store
-        store.run(self._deliveries.release(store.project, self._queue, self._token))
+        store.run(self._deliveries.release(store.project, self._queue, self._lease))
 
     def made(self, *ids: str) -> int:
         store = self._store

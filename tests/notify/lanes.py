@@ -23,7 +23,12 @@ from zaqar_redis.notify.target import DELIVERED, Delivery, Result, Target
 from zaqar_redis.records import Message, Subscription
 from zaqar_redis.retry_policies import DeliveryRetryPolicy
 from zaqar_redis.service.subscription_options import SubscriptionOptions
-from zaqar_redis.storage.deliveries import DeliveryEntry, EnteredMessage, PendingDelivery
+from zaqar_redis.storage.deliveries import (
+    DeliveryEntry,
+    DeliveryLease,
+    EnteredMessage,
+    PendingDelivery,
+)
 from zaqar_redis.storage.load import load
 
 #: ms: no store has this time.
@@ -63,7 +68,11 @@ class LaneHarness:
         assert driver.subscriptions
         assert driver.deliveries
         queue = LeasedQueue(
-            driver.queues, driver.subscriptions, driver.deliveries, ("p", "q"), ("token", 10_000)
+            driver.queues,
+            driver.subscriptions,
+            driver.deliveries,
+            ("p", "q"),
+            DeliveryLease("token", 10_000),
         )
         self.settlement, self.memory = DeliverySettlement(), MessageMemory()
         self.in_flight = InFlight(self.settlement, self.memory)

@@ -8,7 +8,6 @@ import contextlib
 import json
 import logging
 import signal
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,7 @@ from zaqar_redis.notify import source as source_module
 from zaqar_redis.notify import store_watch
 from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.notifier import NotifierSettings
-from zaqar_redis.storage.deliveries import DeliveryStep, SettledDeliveries
+from zaqar_redis.storage.deliveries import DeliveryReads, DeliveryStep, SettledDeliveries
 
 #: Nobody waits for the end of the lease.
 SETTINGS = NotifierSettings(lease=300)
@@ -134,11 +133,11 @@ class _StuckQueue(LeasedQueue):
 
     is_stuck = False
 
-    async def step(self, settled: SettledDeliveries, **how: Any) -> DeliveryStep | None:
+    async def step(self, settled: SettledDeliveries, reads: DeliveryReads) -> DeliveryStep | None:
         if settled.pending and not _StuckQueue.is_stuck:
             _StuckQueue.is_stuck = True
             await asyncio.Event().wait()
-        return await super().step(settled, **how)
+        return await super().step(settled, reads)
 
 
 def test_stop_during_a_step_that_is_not_sent_loses_nothing(

@@ -29,6 +29,7 @@ from zaqar_redis.notify.notifier import Notifier, NotifierSettings
 from zaqar_redis.records import NewMessage
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.deliveries import (
+    DeliveryReads,
     DeliveryState,
     DeliveryStep,
     PendingDelivery,
@@ -429,12 +430,10 @@ class _ReplayedQueue(LeasedQueue):
             self.reads.append(after)
         return page
 
-    async def step(
-        self, settled: SettledDeliveries, *, after: bytes, limit: int, due_limit: int
-    ) -> DeliveryStep | None:
+    async def step(self, settled: SettledDeliveries, reads: DeliveryReads) -> DeliveryStep | None:
         if settled.made and not self.replayed:
             self.replayed = await _ReplayedQueue.replay()
-        step = await super().step(settled, after=after, limit=limit, due_limit=due_limit)
+        step = await super().step(settled, reads)
         if step is not None and self.replayed:
             self.steps.append(step)
         return step

@@ -12,6 +12,8 @@ from zaqar_redis.retry_policies import DeliveryRetryPolicy, retry_policy
 from zaqar_redis.storage.contract import Queues
 from zaqar_redis.storage.deliveries import (
     Deliveries,
+    DeliveryLease,
+    DeliveryReads,
     DeliveryStep,
     PendingDelivery,
     SettledDeliveries,
@@ -31,35 +33,30 @@ class LeasedQueue:
         subscriptions: Subscriptions,
         deliveries: Deliveries,
         names: tuple[str, str],
-        lease: tuple[str, int],
+        lease: DeliveryLease,
     ) -> None:
-        """*names*: project and queue.  *lease*: a token of its own, and ms."""
+        """*names*: project and queue."""
         self._queues = queues
         self._subscriptions = subscriptions
         self._deliveries = deliveries
         self.project, self.queue = names
         self._names = names
-        self._lease = lease
-        self.lease_ms = lease[1]
+        self.lease = lease
 
     async def take(self) -> bool:
         """Returns whether it has the lease now; else another notifier does."""
-        return await self._deliveries.take(*self._names, *self._lease)
+        return await self._deliveries.take(*self._names, self.lease)
 
     async def release(self) -> None:
-        await self._deliveries.release(*self._names, self._lease[0])
+        await self._deliveries.release(*self._names, self.lease)
 
     async def made(self, ids: Sequence[str]) -> None:
         """Settles deliveries that were made after the release."""
         await self._deliveries.made(*self._names, ids)
 
-    async def step(
-        self, settled: SettledDeliveries, *, after: bytes, limit: int, due_limit: int
-    ) -> DeliveryStep | None:
+    async def step(self, settled: SettledDeliveries, reads: DeliveryReads) -> DeliveryStep | None:
         """Keeps the lease, settles, and reads what is next; see `Deliveries.step`."""
-        return await self._deliveries.step(
-            *self._names, *self._lease, settled, after=after, limit=limit, due_limit=due_limit
-        )
+        return await self._deliveries.step(*self._names, self.lease, settled, reads)
 
     async def backlog(self, subscription: str, after: str, limit: int) -> Sequence[PendingDelivery]:
         """Returns what waits for a subscription behind the delivery *after*."""

@@ -29,6 +29,7 @@ from zaqar_redis.notify.target import Target
 from zaqar_redis.notify.targets import Targets
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.deliveries import DeliveryLease
 from zaqar_redis.storage.pools import PooledDriver
 
 LOG = logging.getLogger(__name__)
@@ -202,7 +203,7 @@ class Notifier:
             store.subscriptions,
             store.deliveries,
             (project, queue),
-            (token, self._lease_ms),
+            DeliveryLease(token, self._lease_ms),
         )
         return Source(self, leased)
 

@@ -25,7 +25,7 @@ from zaqar_redis.notify.settlement import DeliverySettlement
 from zaqar_redis.notify.source_context import SourceContext
 from zaqar_redis.notify.states import LaneState
 from zaqar_redis.notify.store_watch import StoreWatch
-from zaqar_redis.storage.deliveries import DeliveryStep, SettledDeliveries
+from zaqar_redis.storage.deliveries import DeliveryReads, DeliveryStep, SettledDeliveries
 
 LOG = logging.getLogger(__name__)
 
@@ -138,8 +138,8 @@ class Source:
         for lane in self._roster:
             lane.hand_over(self._attempts_end)
         while not self._settlement.is_empty:
-            settled, after = self._settlement.take(), self._dispatcher.after
-            if await self._leased.step(settled, after=after, limit=0, due_limit=0) is None:
+            reads = DeliveryReads(self._dispatcher.after)
+            if await self._leased.step(self._settlement.take(), reads) is None:
                 return
         await self._leased.release()
         self._is_handed_over = True
@@ -178,7 +178,7 @@ class Source:
         has_room = bool(self._in_flight.room())
         if self._reads_on and not self._dispatcher.is_behind and has_room:
             return
-        seconds = min(_LINGER_SECONDS, self._leased.lease_ms / 3000)
+        seconds = min(_LINGER_SECONDS, self._leased.lease.ms / 3000)
         if has_room:
             for until in (self.due_at, self._dispatcher.goes_on_at):
                 if until is not None:
@@ -196,14 +196,10 @@ class Source:
             self.was_hinted = False
             room = self._in_flight.room()
             limit = 0 if self._dispatcher.is_behind else room
+            reads = DeliveryReads(self._dispatcher.after, limit, _DUE if room else 0)
             try:
                 with self._watch.waiting():
-                    step = await self._leased.step(
-                        settled,
-                        after=self._dispatcher.after,
-                        limit=limit,
-                        due_limit=_DUE if room else 0,
-                    )
+                    step = await self._leased.step(settled, reads)
             except errors.MoveLocked:
                 raise
             except asyncio.CancelledError:

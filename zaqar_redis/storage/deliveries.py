@@ -116,6 +116,25 @@ class SettledDeliveries(Record, frozen=True):
     counts: Sequence[tuple[str, DeliveryCount]] = ()
 
 
+class DeliveryLease(Record, frozen=True):
+    """What a notifier has a queue by."""
+
+    #: its own
+    token: str
+    #: after which another may have the queue
+    ms: int
+
+
+class DeliveryReads(Record, frozen=True):
+    """What a step reads, at most."""
+
+    #: behind this entry, which was read last
+    after: bytes = b"0"
+    entries: int = 0
+    #: pending deliveries that are due
+    due: int = 0
+
+
 class DeliveryStep(Record, frozen=True):
     """What is to be done next."""
 
@@ -152,25 +171,20 @@ class Deliveries(Protocol):
         none, if another process has asked with one within so many seconds.
         """
 
-    def take(self, project: str, queue: str, token: str, lease_ms: int) -> Awaitable[bool]:
+    def take(self, project: str, queue: str, lease: DeliveryLease) -> Awaitable[bool]:
         """Takes the deliveries of a queue; returns False when another notifier has them."""
 
     def step(
         self,
         project: str,
         queue: str,
-        token: str,
-        lease_ms: int,
+        lease: DeliveryLease,
         settled: SettledDeliveries,
-        *,
-        after: bytes,
-        limit: int,
-        due_limit: int,
+        reads: DeliveryReads,
     ) -> Awaitable[DeliveryStep | None]:
-        """Settles what is done and reads what is to be done next, in one step.
+        """Keeps the lease, settles what is done and reads what is to be done next, in one step.
 
-        *after* is the id of the entry that was read last, at first ``b"0"``; *limit* is of
-        entries, *due_limit* of pending deliveries.  None: the lease was lost, and nothing changed.
+        Returns None when the lease was lost, and nothing changed.
         """
 
     def waiting(self, project: str, queue: str, after: str, limit: int) -> Awaitable[Sequence[str]]:
@@ -184,7 +198,7 @@ class Deliveries(Protocol):
     ) -> Awaitable[Sequence[PendingDelivery]]:
         """Returns what waits for a subscription, or is tried again, in order, behind an id."""
 
-    def release(self, project: str, queue: str, token: str) -> Awaitable[None]:
+    def release(self, project: str, queue: str, lease: DeliveryLease) -> Awaitable[None]:
         """Gives the deliveries of a queue back.  Idempotent."""
 
     def made(self, project: str, queue: str, ids: Sequence[str]) -> Awaitable[int]:

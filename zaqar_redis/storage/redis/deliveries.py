@@ -13,7 +13,9 @@ from zaqar_redis.keyspace.script import Argument, Script, Steps, verb
 from zaqar_redis.storage.deliveries import (
     DeliveryCount,
     DeliveryEntry,
+    DeliveryLease,
     DeliveryListener,
+    DeliveryReads,
     DeliveryStep,
     EnteredMessage,
     PendingDelivery,
@@ -69,9 +71,9 @@ class RedisDeliveries:
                 yield keys.queue_of(name)
 
     @verb
-    def take(self, project: str, queue: str, token: str, lease_ms: int) -> Steps[bool]:
+    def take(self, project: str, queue: str, lease: DeliveryLease) -> Steps[bool]:
         taken = yield _TAKE(
-            keys.of_queue(project, queue), now=self._now(), token=token, lease=lease_ms
+            keys.of_queue(project, queue), now=self._now(), token=lease.token, lease=lease.ms
         )
         return bool(taken)
 
@@ -80,23 +82,19 @@ class RedisDeliveries:
         self,
         project: str,
         queue: str,
-        token: str,
-        lease_ms: int,
+        lease: DeliveryLease,
         settled: SettledDeliveries,
-        *,
-        after: bytes,
-        limit: int,
-        due_limit: int,
+        reads: DeliveryReads,
     ) -> Steps[DeliveryStep | None]:
         answer = yield _STEP(
             keys.of_queue(project, queue),
             *_settling(settled),
             now=self._now(),
-            token=token,
-            lease=lease_ms,
-            after=after,
-            limit=limit,
-            due_limit=due_limit,
+            token=lease.token,
+            lease=lease.ms,
+            after=reads.after,
+            limit=reads.entries,
+            due_limit=reads.due,
         )
         if not answer:
             return None
@@ -137,8 +135,8 @@ class RedisDeliveries:
         return int(count)
 
     @verb
-    def release(self, project: str, queue: str, token: str) -> Steps[None]:
-        yield _RELEASE(keys.of_queue(project, queue), now=self._now(), token=token)
+    def release(self, project: str, queue: str, lease: DeliveryLease) -> Steps[None]:
+        yield _RELEASE(keys.of_queue(project, queue), now=self._now(), token=lease.token)
 
 
 def _settling(settled: SettledDeliveries) -> list[Argument]:
