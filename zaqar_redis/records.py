@@ -291,6 +291,17 @@ class Subscription(Record, frozen=True):
     paused: bool = False
 
 
+class SubscriptionChanges(Record, frozen=True):
+    """What is changed of a subscription; None: it stays."""
+
+    subscriber: str | None = None
+    #: seconds from now
+    ttl: int | None = None
+    options: dict[str, Any] | None = None
+    confirmed: bool | None = None
+    paused: bool | None = None
+
+
 class Forwarding(Record, frozen=True):
     """Where messages come from that a subscription forwards to another queue."""
 

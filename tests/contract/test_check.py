@@ -14,7 +14,11 @@ from tests.support.tiers import in_gate
 from zaqar_redis.check_records import Finding
 from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.pool_records import Move, Pool
-from zaqar_redis.records import LockKind, MoveLock
+from zaqar_redis.records import (
+    LockKind,
+    MoveLock,
+    SubscriptionChanges,
+)
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.deliveries import (
     DeliveryCount,
@@ -227,7 +231,11 @@ def test_damaged_deliveries_are_found_and_repaired(
 def test_deliveries_to_a_paused_subscription_are_no_finding(delivering: ContractStore) -> None:
     id = _with_deliveries(delivering)
     assert delivering.driver.subscriptions
-    delivering.run(delivering.driver.subscriptions.update(delivering.project, "q", id, paused=True))
+    delivering.run(
+        delivering.driver.subscriptions.update(
+            delivering.project, "q", id, SubscriptionChanges(paused=True)
+        )
+    )
     delivering.command("DEL", key_of(delivering, "pending_due"))
     assert findings(delivering) == []
 

@@ -11,7 +11,11 @@ import pytest
 
 from tests.support.stores import TTL, ContractStore, PooledContractStore, names
 from zaqar_redis import errors
-from zaqar_redis.records import Forwarding, NewMessage
+from zaqar_redis.records import (
+    Forwarding,
+    NewMessage,
+    SubscriptionChanges,
+)
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.deliveries import (
     Deliveries,
@@ -150,7 +154,9 @@ def subscribe(
 
 def update(store: ContractStore, id: str, **changes: Any) -> None:
     assert store.driver.subscriptions
-    assert store.run(store.driver.subscriptions.update(store.project, "q", id, **changes))
+    assert store.run(
+        store.driver.subscriptions.update(store.project, "q", id, SubscriptionChanges(**changes))
+    )
 
 
 def state(store: ContractStore, id: str) -> DeliveryState:
@@ -294,7 +300,11 @@ def test_version_changes_with_the_subscriptions(
     if change == "create":
         subscribe(store, "http://example.org/third")
     elif change == "update":
-        store.run(store.driver.subscriptions.update(store.project, "q", subscription, ttl=900))
+        store.run(
+            store.driver.subscriptions.update(
+                store.project, "q", subscription, SubscriptionChanges(ttl=900)
+            )
+        )
     else:
         store.run(store.driver.subscriptions.delete(store.project, "q", other))
     assert taker.step().version not in (before, 0)

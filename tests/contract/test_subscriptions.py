@@ -9,7 +9,11 @@ import pytest
 
 from tests.support.stores import STRANGE_IDS, ContractStore, findings
 from zaqar_redis import errors
-from zaqar_redis.records import Page, Subscription
+from zaqar_redis.records import (
+    Page,
+    Subscription,
+    SubscriptionChanges,
+)
 from zaqar_redis.storage.subscriptions import Subscriptions
 
 HOOK = "http://example.org/hook"
@@ -103,7 +107,9 @@ def test_subscription_is_visible_in_its_queue_and_project_only(store: ContractSt
         assert store.run(subscriptions_of(store).get(project, queue, id)) is None
         assert store.run(subscriptions_of(store).find(project, queue, HOOK)) is None
         assert store.run(subscriptions_of(store).list(project, queue, "", 10)).items == []
-        assert not store.run(subscriptions_of(store).update(project, queue, id, ttl=5))
+        assert not store.run(
+            subscriptions_of(store).update(project, queue, id, SubscriptionChanges(ttl=5))
+        )
         store.run(subscriptions_of(store).delete(project, queue, id))
     assert get(store, id)
 

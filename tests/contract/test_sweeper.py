@@ -14,7 +14,7 @@ from tests.support import servers
 from tests.support.blocking import BlockingStore, chunk_of
 from tests.support.stores import CLIENT, ContractStore, findings, new_messages, opened
 from zaqar_redis.keyspace import keys
-from zaqar_redis.records import IdempotencyKey, Stats
+from zaqar_redis.records import IdempotencyKey, Stats, SubscriptionChanges
 from zaqar_redis.storage.redis import RedisDriver
 from zaqar_redis.storage.redis.bulk import ledger
 
@@ -201,7 +201,7 @@ def _subscribe_for_less(store: ContractStore) -> None:
     assert of
     subscription = store.run(of.create(store.project, "q", "http://a.b", ttl=900, options={}))
     assert subscription
-    assert store.run(of.update(store.project, "q", subscription, ttl=60))
+    assert store.run(of.update(store.project, "q", subscription, SubscriptionChanges(ttl=60)))
 
 
 def _subscribe_to_a_queue(store: ContractStore) -> None:

@@ -17,6 +17,7 @@ from tests.notify.mail_server import running_mail_server
 from tests.support import servers
 from tests.support.notifiers import notifier
 from tests.support.stores import ContractStore, PooledContractStore, opened
+from zaqar_redis.records import SubscriptionChanges
 
 #: A process that was killed is replaced soon, and the endpoint is on this host.
 OPTIONS = {"notification": {"lease": 1, "allowed_networks": "127.0.0.0/8"}}
@@ -49,7 +50,9 @@ def subscribe(store: ContractStore, subscriber: str, **options: Any) -> str:
 
 def update(store: ContractStore, id: str, **changes: Any) -> None:
     assert store.driver.subscriptions
-    assert store.run(store.driver.subscriptions.update(store.project, "q", id, **changes))
+    assert store.run(
+        store.driver.subscriptions.update(store.project, "q", id, SubscriptionChanges(**changes))
+    )
 
 
 def post(store: ContractStore, first: int, number: int) -> int:

@@ -20,6 +20,7 @@ from zaqar_redis.notify import source as source_module
 from zaqar_redis.notify import store_watch
 from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.notifier import NotifierSettings
+from zaqar_redis.records import SubscriptionChanges
 from zaqar_redis.storage.deliveries import DeliveryReads, DeliveryStep, SettledDeliveries
 
 #: Nobody waits for the end of the lease.
@@ -157,12 +158,16 @@ async def _stop_while_stuck(uri: str, project: str) -> None:
             await subscribe(driver, project, found.uri("/hangs"), timeout=60)
             paused = await subscribe(driver, project, found.uri("/quick"))
             assert driver.subscriptions
-            assert await driver.subscriptions.update(project, "q", paused, paused=True)
+            assert await driver.subscriptions.update(
+                project, "q", paused, SubscriptionChanges(paused=True)
+            )
             await post(driver, project, b"1")
             await wait_for(lambda: _StuckQueue.is_stuck and len(came.hangs) == 1)
         async with local_notifier(uri, settings=SETTINGS) as (driver, _):
             assert driver.subscriptions
-            assert await driver.subscriptions.update(project, "q", paused, paused=False)
+            assert await driver.subscriptions.update(
+                project, "q", paused, SubscriptionChanges(paused=False)
+            )
             await wait_for(lambda: len(came.quick) == 1)
             came.released.set()
 

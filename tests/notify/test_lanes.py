@@ -26,7 +26,7 @@ from zaqar_redis.notify import source as source_module
 from zaqar_redis.notify.attempt import LaneAttempts
 from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.notifier import Notifier, NotifierSettings
-from zaqar_redis.records import NewMessage
+from zaqar_redis.records import NewMessage, SubscriptionChanges
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.deliveries import (
     DeliveryReads,
@@ -48,7 +48,9 @@ def test_queue_that_replaces_a_failing_webhook_gets_what_was_to_be_tried_again(
     with notifier_process(server.uri, {"notification": {"allowed_networks": "127.0.0.0/8"}}):
         store.post("a")
         servers.wait_for(lambda: state(store, id).pending == 1, "the failure")
-        changes = store.driver.subscriptions.update(store.project, "q", id, subscriber="queue:copy")
+        changes = store.driver.subscriptions.update(
+            store.project, "q", id, SubscriptionChanges(subscriber="queue:copy")
+        )
         assert store.run(changes)
         store.post("b")
         servers.wait_for(lambda: state(store, id).delivered == 2, "both messages")
@@ -467,10 +469,12 @@ async def _replay_in_the_last_step(uri: str, project: str) -> None:
         await driver.queues.create(project, "q", {})
         id = await subscribe(driver, project, found.uri(), ordered=True)
         _ReplayedQueue.replay = staticmethod(partial(deliveries.replay, project, "q", id))
-        assert await driver.subscriptions.update(project, "q", id, paused=True)
+        assert await driver.subscriptions.update(project, "q", id, SubscriptionChanges(paused=True))
         await post(driver, project, b"1", b"2")
         await _wait_for_state(driver, project, id, lambda state: state.pending == 2)
-        assert await driver.subscriptions.update(project, "q", id, paused=False)
+        assert await driver.subscriptions.update(
+            project, "q", id, SubscriptionChanges(paused=False)
+        )
         await _wait_for_state(driver, project, id, lambda state: state.failed == 1)
         await wait_for(lambda: len(_ReplayedQueue.reads) >= 2)
         may_deliver.set()

@@ -36,6 +36,7 @@ from zaqar_redis.records import (
     PartialPage,
     Stats,
     Subscription,
+    SubscriptionChanges,
 )
 from zaqar_redis.service import subscription_options
 from zaqar_redis.storage.deliveries import DeliveryState
@@ -127,8 +128,8 @@ def pool_changes(document: PoolChangeIn) -> dict[str, Any]:
     return given
 
 
-def subscription_changes(document: SubscriptionChangeIn) -> dict[str, Any]:
-    """Returns the fields of a subscription that are to change.  Raises BadBody."""
+def subscription_changes(document: SubscriptionChangeIn) -> SubscriptionChanges:
+    """Returns what is to change of a subscription.  Raises BadBody."""
     given = _given(document)
     given = {name: given[name] for name in _CHANGEABLE if given.get(name) is not None}
     if not given:
@@ -136,7 +137,7 @@ def subscription_changes(document: SubscriptionChangeIn) -> dict[str, Any]:
             why='Request body: one of "subscriber", "ttl", "options" or "paused" must be given, '
             "and not be null."
         )
-    return given
+    return SubscriptionChanges(**given)
 
 
 def _given(document: PoolChangeIn | SubscriptionChangeIn) -> dict[str, Any]:

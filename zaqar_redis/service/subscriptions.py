@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from zaqar_redis import clock, errors, rules
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
-from zaqar_redis.records import Page, Record, Subscription
+from zaqar_redis.records import Page, Record, Subscription, SubscriptionChanges
 from zaqar_redis.service import subscription_options, subscription_trusts
 from zaqar_redis.service.notices import SubscriptionNotices
 from zaqar_redis.service.queues import QueueService
@@ -185,11 +187,8 @@ class SubscriptionService(ComposedVerbs):
         project: str,
         queue: str,
         id: str,
+        changes: SubscriptionChanges,
         *,
-        subscriber: str | None = None,
-        ttl: int | None = None,
-        options: dict[str, Any] | None = None,
-        paused: bool | None = None,
         longest: int | None = None,
         token: str | None = None,
     ) -> Steps[None]:
@@ -198,13 +197,13 @@ class SubscriptionService(ComposedVerbs):
         A new subscriber has to confirm.  Raises NotFound, SubscriberTaken.
         """
         found: Subscription = yield self.get(project, queue, id)
-        seconds = None if ttl is None else self._seconds(ttl, longest)
+        subscriber, options = changes.subscriber, changes.options
+        seconds = None if changes.ttl is None else self._seconds(changes.ttl, longest)
         uri = found.subscriber if subscriber is None else subscriber
         if (subscriber, options) != (None, None):
             _check_other(queue, uri, options or {})
-        if (subscriber, options, paused) != (None, None, None) and found.subscriber.startswith(
-            SOCKET
-        ):
+        changed = subscriber, options, changes.paused
+        if changed != (None, None, None) and found.subscriber.startswith(SOCKET):
             raise errors.BadRequest(why='The subscriber is a socket: only its "ttl" can change.')
         renewed = seconds is not None and subscription_trusts.needs_trust(uri)
         if subscriber is not None or options is not None or renewed:
@@ -214,16 +213,9 @@ class SubscriptionService(ComposedVerbs):
             options = yield from self._granted(project, uri, options, token, left)
         asking = None if uri == found.subscriber else self._notices_to(uri)
         try:
-            done = yield self._store.update(
-                project,
-                queue,
-                id,
-                subscriber=subscriber,
-                ttl=seconds,
-                options=options,
-                confirmed=None if asking is None else False,
-                paused=paused,
-            )
+            confirmed = None if asking is None else False
+            stored = replace(changes, ttl=seconds, options=options, confirmed=confirmed)
+            done = yield self._store.update(project, queue, id, stored)
             if not done:
                 raise _missing(queue, id)
         except errors.Problem as problem:
@@ -263,7 +255,9 @@ class SubscriptionService(ComposedVerbs):
     @verb
     def confirm(self, project: str, queue: str, id: str, *, confirmed: bool) -> Steps[None]:
         """Confirms a subscription, or takes that back.  Raises NotFound."""
-        done = yield self._store.update(project, queue, id, confirmed=confirmed)
+        done = yield self._store.update(
+            project, queue, id, SubscriptionChanges(confirmed=confirmed)
+        )
         if not done:
             raise _missing(queue, id)
         if self._notices is None or confirmed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any, Protocol
 
-from zaqar_redis.records import Page, Subscription
+from zaqar_redis.records import Page, Subscription, SubscriptionChanges
 
 
 class Subscriptions(Protocol):
@@ -46,16 +46,7 @@ class Subscriptions(Protocol):
         """Returns up to *limit* subscriptions in order of their ids, behind the id *after*."""
 
     def update(
-        self,
-        project: str,
-        queue: str,
-        id: str,
-        *,
-        subscriber: str | None = None,
-        ttl: int | None = None,
-        options: dict[str, Any] | None = None,
-        confirmed: bool | None = None,
-        paused: bool | None = None,
+        self, project: str, queue: str, id: str, changes: SubscriptionChanges
     ) -> Awaitable[bool]:
         """Changes what is given; returns False when there is no such subscription.
 

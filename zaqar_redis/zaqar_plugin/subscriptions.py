@@ -10,7 +10,7 @@ from zaqar import storage
 from zaqar.storage import errors as storage_errors
 
 from zaqar_redis import errors
-from zaqar_redis.records import Subscription
+from zaqar_redis.records import Subscription, SubscriptionChanges
 from zaqar_redis.service import subscription_options
 
 _CHANGEABLE = ("subscriber", "ttl", "options")
@@ -103,7 +103,9 @@ class SubscriptionController(storage.Subscription):
             done = self.driver.run(
                 project,
                 queue,
-                lambda store: store.subscriptions.update(project or "", queue, id, **changes),
+                lambda store: store.subscriptions.update(
+                    project or "", queue, id, SubscriptionChanges(**changes)
+                ),
             )
         except errors.SubscriberTaken:
             raise storage_errors.SubscriptionAlreadyExists from None

@@ -109,15 +109,15 @@ class SubscriptionHandlers:
         """
         changes = documents.subscription_changes(request.document)
         self._policy.authorize_subscription(
-            request.identity, request.project, changes.get("subscriber"), changes.get("options")
+            request.identity, request.project, changes.subscriber, changes.options
         )
         await self._subscriptions.update(
             request.project,
             self._stored(source),
             subscription,
+            changes,
             longest=longest(request),
             token=keystone_token(request),
-            **changes,
         )
         return _changed(request)
 

@@ -330,15 +330,15 @@ class ActionHandlers:
     ) -> ActionResult:
         changes = documents.subscription_changes(body)
         self._policy.authorize_subscription(
-            request.identity, request.project, changes.get("subscriber"), changes.get("options")
+            request.identity, request.project, changes.subscriber, changes.options
         )
         await self._subscriptions.update(
             request.project,
             body.queue,
             body.subscription,
+            changes,
             longest=longest(request),
             token=keystone_token(request),
-            **changes,
         )
         return ActionResult(f"Subscription {body.subscription} updated.", 204)
 

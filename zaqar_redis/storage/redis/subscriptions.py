@@ -12,7 +12,7 @@ from zaqar_redis import clock, errors, rules
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
-from zaqar_redis.records import Page, Subscription
+from zaqar_redis.records import Page, Subscription, SubscriptionChanges
 
 _CREATE = Script("subscription_create")
 _GET = Script("subscription_get")
@@ -84,29 +84,21 @@ class RedisSubscriptions:
 
     @verb
     def update(
-        self,
-        project: str,
-        queue: str,
-        id: str,
-        *,
-        subscriber: str | None = None,
-        ttl: int | None = None,
-        options: dict[str, Any] | None = None,
-        confirmed: bool | None = None,
-        paused: bool | None = None,
+        self, project: str, queue: str, id: str, changes: SubscriptionChanges
     ) -> Steps[bool]:
+        ttl, options = changes.ttl, changes.options
         outcome = yield _UPDATE(
             keys.of_queue(project, queue),
             now=self._now(),
             id=id,
-            subscriber=subscriber or "",
+            subscriber=changes.subscriber or "",
             ttl="" if ttl is None else ttl,
             options="" if options is None else msgspec.json.encode(options),
-            confirmed="" if confirmed is None else int(confirmed),
-            paused="" if paused is None else int(paused),
+            confirmed="" if changes.confirmed is None else int(changes.confirmed),
+            paused="" if changes.paused is None else int(changes.paused),
         )
         if outcome == b"taken":
-            raise errors.SubscriberTaken(subscriber=subscriber)
+            raise errors.SubscriberTaken(subscriber=changes.subscriber)
         return bool(outcome == b"updated")
 
     @verb
