@@ -14,7 +14,7 @@ from tests.realtime.crowd import until
 from tests.realtime.routed_client import RoutedClient
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, SECRET, SdkClient
 from tests.support import servers
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, without_store
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 
@@ -179,7 +179,7 @@ def test_refused_channel_command_reports_the_reason(cli_target: ChannelsCli) -> 
     ],
 )
 def test_storage_target_without_configuration_is_refused(words: tuple[str, ...]) -> None:
-    message = CommandLine(["--storage", "redis://127.0.0.1:1"]).refused("channel", *words)
+    message = without_store().refused("channel", *words)
     assert message == (
         "--storage needs the service's configuration: give --config-file, or ask the service by "
         "--url\n"
@@ -188,7 +188,7 @@ def test_storage_target_without_configuration_is_refused(words: tuple[str, ...])
 
 @pytest.mark.nightly
 def test_unreachable_store_is_reported_once() -> None:
-    message = CommandLine(["--storage", "redis://127.0.0.1:1"]).refused("channel", "list")
+    message = without_store().refused("channel", "list")
     assert message == (
         "The store redis://127.0.0.1:1 cannot be reached at the moment. Please try again in a few "
         "seconds.\n"

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support import servers
 from tests.support.backends import Backend
-from tests.support.command_line import CommandLine, running
+from tests.support.command_line import CommandLine, running, without_store
 
 _TAIL = ("message", "tail", "q")
 
@@ -180,7 +180,7 @@ def test_tail_continues_after_a_service_restart(
 
 def test_tail_fails_at_an_unreachable_target() -> None:
     assert "http://127.0.0.1:1" in CommandLine(["--url", "http://127.0.0.1:1"]).refused(*_TAIL)
-    assert "cannot be reached" in CommandLine(["--storage", "redis://127.0.0.1:1"]).refused(*_TAIL)
+    assert "cannot be reached" in without_store().refused(*_TAIL)
 
 
 def test_tail_with_closed_stdout_ends_quietly(project_shell: CommandLine) -> None:

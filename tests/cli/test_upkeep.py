@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from tests.support import servers
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, without_store
 
 
 def test_check_finds_and_repairs_damage(
@@ -86,6 +86,5 @@ def test_unreachable_pool_is_reported_after_the_others(
 
 
 def test_unreachable_store_is_reported(server: servers.RedisServer) -> None:
-    nowhere = CommandLine(["--storage", "redis://127.0.0.1:1"])
     for command in ("check", "sweep"):
-        assert "cannot be reached" in nowhere.refused(command)
+        assert "cannot be reached" in without_store().refused(command)

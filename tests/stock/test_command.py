@@ -22,7 +22,7 @@ from tests.stock.harness import (
     dumped,
 )
 from tests.support import servers
-from tests.support.command_line import CommandLine, RunningCommand, running
+from tests.support.command_line import RunningCommand, running, without_store
 from zaqar_redis.benchmarks.redis_sentinel import SERVICE, redis_sentinel
 from zaqar_redis.keyspace import keys
 from zaqar_redis.zaqar_import.source import to_redis_uri
@@ -318,8 +318,7 @@ def test_source_without_stock_queues_is_reported(harness: ImportHarness) -> None
 
 def test_unreachable_target_is_reported(harness: ImportHarness) -> None:
     fill(harness.stock)
-    nowhere = CommandLine(["--storage", "redis://127.0.0.1:1"])
-    notices = nowhere.refused(*harness.words)
+    notices = without_store().refused(*harness.words)
     assert "cannot be reached" in notices
     assert "--from" not in notices
 

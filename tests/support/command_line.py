@@ -20,16 +20,21 @@ from tests.support import servers
 from zaqar_redis.cli.main import main
 from zaqar_redis.conf.environment import variable
 
-#: Each command connects anew.  Commands about configurations show what their tests have set, and
-#: nothing else.
-_PATIENT = {variable("redis", "connect_timeout"): str(servers.CONNECT_TIMEOUT)}
-
 
 class CommandLine:
-    """``zaqar-redis`` within this process: one of its own takes a second to start."""
+    """``zaqar-redis`` within this process: one of its own takes a second to start.
 
-    def __init__(self, target_options: Sequence[str] = ()) -> None:
+    It tries for *patience* seconds to connect to a store.
+    """
+
+    def __init__(
+        self,
+        target_options: Sequence[str] = (),
+        *,
+        patience: float = servers.CONNECT_TIMEOUT,
+    ) -> None:
         self.target_options = list(target_options)
+        self._environment = {variable("redis", "connect_timeout"): str(patience)}
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         out, err = io.StringIO(), io.StringIO()
@@ -37,7 +42,8 @@ class CommandLine:
         with (
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
-            mock.patch.dict(os.environ, {} if words[0] == "config" else _PATIENT),
+            # Commands about configurations show what their tests have set, and nothing else.
+            mock.patch.dict(os.environ, {} if words[0] == "config" else self._environment),
             logging_restored(),
         ):
             try:
@@ -66,6 +72,11 @@ class CommandLine:
         assert (outcome.returncode, outcome.stdout) == (1, ""), outcome.stderr
         assert "Traceback" not in outcome.stderr
         return outcome.stderr
+
+
+def without_store() -> CommandLine:
+    """A command line whose store is never there: no patience would change the outcome."""
+    return CommandLine(["--storage", "redis://127.0.0.1:1"], patience=0.1)
 
 
 def _loggers() -> list[logging.Logger]:

@@ -28,8 +28,8 @@ class Endpoint(ComposedVerbs):
     def __init__(self, route: ApiRoute, *, is_audited: bool = False) -> None:
         self.route = route
         self.is_audited = is_audited
-        #: the next request on the fast path is timed
-        self.times_next = False
+        #: the next request on the fast path is timed: the first one, then now and then
+        self.times_next = True
         #: how many were answered, and how many nanoseconds some of them took, by status
         self.answered = HTTP_REQUESTS.by_status(route.method, route.path)
         self.durations = HTTP_DURATIONS.by_status(route.method, route.path)
