@@ -314,8 +314,9 @@ class Forwarding(Record, frozen=True):
 class MessageListing(Record, frozen=True):
     """Which messages of a queue are listed, and how."""
 
+    #: at most
     limit: int
-    #: behind the message of this id; None: from the first one
+    #: behind the message of this id; None: from the end where reading begins
     after: str | None = None
     #: not those that this client has posted
     hide_client: str | None = None

@@ -14,6 +14,7 @@ from tests.api.client import ZaqarTestClient
 from tests.api.round_trips import CountedStore
 from zaqar_redis import errors, rules
 from zaqar_redis.auth.signed_urls import UrlSigner
+from zaqar_redis.records import SubscriptionChanges
 from zaqar_redis.service.notices import SubscriptionNotices
 from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.subscription_options import SubscriptionOptions
@@ -158,7 +159,8 @@ def test_new_subscriber_of_a_confirmed_subscription_must_confirm(
     subscriptions.confirm(id, True)
 
     def update(**changes: Any) -> bool:
-        store.run(subscriptions.service.update(store.project, "q", id, **changes))
+        changed = SubscriptionChanges(**changes)
+        store.run(subscriptions.service.update(store.project, "q", id, changed))
         return store.run(subscriptions.service.get(store.project, "q", id)).confirmed
 
     assert update(subscriber=HOOK, ttl=900)

@@ -55,7 +55,8 @@ def page(
 
 
 def update(store: ContractStore, id: str, queue: str = "q", **changes: Any) -> bool:
-    return store.run(subscriptions_of(store).update(store.project, queue, id, **changes))
+    changed = SubscriptionChanges(**changes)
+    return store.run(subscriptions_of(store).update(store.project, queue, id, changed))
 
 
 def delete(store: ContractStore, id: str, queue: str = "q") -> None:

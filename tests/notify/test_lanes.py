@@ -424,12 +424,12 @@ class _ReplayedQueue(LeasedQueue):
     #: what the steps after that have found
     steps: ClassVar[list[DeliveryStep]] = []
     #: ends of the passes through what waits: a resumed lane makes two
-    reads: ClassVar[list[str]] = []
+    passes: ClassVar[list[str]] = []
 
     async def backlog(self, subscription: str, after: str, limit: int) -> Sequence[PendingDelivery]:
         page = await super().backlog(subscription, after, limit)
         if after and not page:
-            self.reads.append(after)
+            self.passes.append(after)
         return page
 
     async def step(self, settled: SettledDeliveries, reads: DeliveryReads) -> DeliveryStep | None:
@@ -476,7 +476,7 @@ async def _replay_in_the_last_step(uri: str, project: str) -> None:
             project, "q", id, SubscriptionChanges(paused=False)
         )
         await _wait_for_state(driver, project, id, lambda state: state.failed == 1)
-        await wait_for(lambda: len(_ReplayedQueue.reads) >= 2)
+        await wait_for(lambda: len(_ReplayedQueue.passes) >= 2)
         may_deliver.set()
         await wait_for(lambda: len(found.received) == 3)
         count = len(_ReplayedQueue.steps)

@@ -327,7 +327,14 @@ class ContractStore:
         delayed: bool = False,
         reverse: bool = False,
     ) -> Page[Message]:
-        listing = MessageListing(limit, after, hide, claimed, delayed, reverse)
+        listing = MessageListing(
+            limit,
+            after,
+            hide_client=hide,
+            include_claimed=claimed,
+            include_delayed=delayed,
+            reverse=reverse,
+        )
         return self.run(self.driver.messages.list(self.project, queue, listing))
 
     def visible(self, queue: str = "q", *, delayed: bool = False) -> list[str]:

@@ -194,7 +194,8 @@ class SubscriptionService(ComposedVerbs):
     ) -> Steps[None]:
         """Changes what is given; the TTL counts from now.  *longest*, *token*: as `create`.
 
-        A new subscriber has to confirm.  Raises NotFound, SubscriberTaken.
+        A new subscriber has to confirm, whatever *changes* say of that.
+        Raises NotFound, SubscriberTaken.
         """
         found: Subscription = yield self.get(project, queue, id)
         subscriber, options = changes.subscriber, changes.options

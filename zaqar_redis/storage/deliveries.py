@@ -129,10 +129,10 @@ class DeliveryReads(Record, frozen=True):
     """What a step reads, at most."""
 
     #: behind this entry, which was read last
-    after: bytes = b"0"
-    entries: int = 0
-    #: pending deliveries that are due
-    due: int = 0
+    after: bytes
+    limit: int = 0
+    #: of pending deliveries that are due
+    due_limit: int = 0
 
 
 class DeliveryStep(Record, frozen=True):

@@ -50,9 +50,8 @@ class Subscriptions(Protocol):
     ) -> Awaitable[bool]:
         """Changes what is given; returns False when there is no such subscription.
 
-        A new *ttl* counts from now.  What waits for a paused subscription is due when it goes on.
-        Raises SubscriberTaken when the new subscriber
-        has a subscription already.
+        A new TTL counts from now.  What waits for a paused subscription is due when it goes on.
+        Raises SubscriberTaken when the new subscriber has a subscription already.
         """
 
     def delete(self, project: str, queue: str, id: str) -> Awaitable[None]:

@@ -93,8 +93,8 @@ class RedisDeliveries:
             token=lease.token,
             lease=lease.ms,
             after=reads.after,
-            limit=reads.entries,
-            due_limit=reads.due,
+            limit=reads.limit,
+            due_limit=reads.due_limit,
         )
         if not answer:
             return None
