@@ -49,6 +49,12 @@ INTEGER_MAX = 2**63 - 1
 #: Marks the fields of settings whose values are not shown.
 SECRET = Meta(extra={"secret": True})
 
+
+def renamed_from(group: str, option: str) -> Meta:
+    """Marks the field of settings whose option had another name: that is taken for one release."""
+    return Meta(extra={"renamed_from": (group, option)})
+
+
 #: Lua passes a list to Redis as the arguments of one call: at most some 8000 values.
 _PAGE = Meta(ge=1, le=1000)
 _LENGTH = Meta(ge=1, le=1024)

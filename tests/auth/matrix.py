@@ -101,8 +101,10 @@ _VALUES = {
 def all_routes() -> list[ApiRoute]:
     """Returns the rows of the table, those of operators too."""
     store = "unix:///nowhere"
-    channels = service_factory.channels(configuration.load([], []), store)
-    parts = ServiceParts(pools.create(store, store, {}), channels=channels)
+    conf = configuration.load([], [])
+    console = service_factory.console(conf)
+    channels = service_factory.channels(conf, store, console)
+    parts = ServiceParts(pools.create(store, store, {}), channels=channels, console=console)
     app = App(compose(ApiSettings(admin_mode=True), parts))
     return [route for route in app.routes if not route.path.startswith(_CHANNELS)]
 

@@ -31,7 +31,8 @@ from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.realtime.session.namespaces import ChannelOptions, Namespaces
 from zaqar_redis.realtime.session.session import Session
 from zaqar_redis.service.channels import ChannelService
-from zaqar_redis.service.overview import OperatorServices
+from zaqar_redis.service.nodes import NodeMonitor
+from zaqar_redis.service.overview import PATIENCE, OperatorServices
 from zaqar_redis.service.queue_history import HistorySettings
 from zaqar_redis.storage import pools
 
@@ -97,13 +98,13 @@ def test_node_without_its_store_is_an_alarm_at_the_others(uri: str) -> None:
 
 def test_node_that_does_not_answer_any_more_is_an_alarm(uri: str) -> None:
     async def run() -> None:
-        async with operator(uri, uri) as (_, services):
+        async with operator(uri, uri) as (node, services):
             async with operator(uri, uri) as (other, _others):
                 other.name = "other"
                 await until(services, lambda alarms: not alarms)
 
                 async def are_both_there() -> bool:
-                    return len(await services.overview.nodes()) == 2
+                    return len(await NodeMonitor(node, PATIENCE).reports()) == 2
 
                 await crowd.until(are_both_there, "both nodes to answer in time")
             text = "Node other answered "
@@ -116,7 +117,7 @@ def test_load_of_a_process_is_told(uri: str) -> None:
     async def run() -> None:
         async with operator(uri, uri) as (node, services):
             LOAD.note(0.7)
-            (report,) = await services.overview.nodes()
+            (report,) = await NodeMonitor(node, PATIENCE).reports()
             assert report.loop_lag is not None
             assert report.loop_lag >= 700
             assert report.memory is not None

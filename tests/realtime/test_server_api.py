@@ -22,8 +22,9 @@ from tests.realtime.crowd import until
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, KEY, SECRET, SdkClient, token
 from tests.support import servers
 from zaqar_redis import clock
+from zaqar_redis.api.api_key import ApiKeySettings
 from zaqar_redis.api.app import App
-from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd, server
+from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd
 from zaqar_redis.api.composition import ServiceParts, compose
 from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.auth import tokens
@@ -385,7 +386,7 @@ def call_insecure_node(method: str, headers: dict[str, str]) -> httpx.Response:
             session=context.SessionSettings(),
             allowed_origins=("https://*.example.org",),
             project="default",
-            server=server.ServerApiSettings(insecure=True),
+            api_key=ApiKeySettings(insecure=True),
         )
         engine = MemoryEngine(clock.process)
         engine.history = SentHistory(FailingHistory(clock.process), engine.events)

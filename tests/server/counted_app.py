@@ -7,9 +7,9 @@ import os
 from typing import Any
 
 from zaqar_redis import clock
+from zaqar_redis.api.api_key import ApiKeySettings
 from zaqar_redis.api.app import App
 from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd
-from zaqar_redis.api.channels.server import ServerApiSettings
 from zaqar_redis.api.composition import ServiceParts, compose
 from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.auth.access import Access
@@ -56,6 +56,6 @@ def _channels(access: Access) -> ChannelsFrontEnd:
         session=SessionSettings(),
         allowed_origins=(),
         project="default",
-        server=ServerApiSettings(key=KEY),
+        api_key=ApiKeySettings(key=KEY),
     )
     return ChannelsFrontEnd(MemoryEngine(clock.process), settings, access)

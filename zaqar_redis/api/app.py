@@ -17,6 +17,7 @@ from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.background import BackgroundTasks
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.composition import Services
+from zaqar_redis.api.console import routes as console_routes
 from zaqar_redis.api.endpoints import request_ids
 from zaqar_redis.api.exchange import REQUEST_ID, Receive, Send
 from zaqar_redis.api.resources import MeasuringMiddleware, RequestMiddleware
@@ -63,6 +64,16 @@ def _handlers(services: Services) -> HandlerSet:
     )
 
 
+def _console_routes(services: Services) -> list[ApiRoute]:
+    console, channels = services.parts.console, services.channels
+    if console is None or services.operators is None:
+        return []
+    namespaces = None if channels is None else channels.namespaces
+    return console_routes(
+        console, services.access, services.operators, services.settings.limits, namespaces
+    )
+
+
 class App:
     """The ASGI application over the services of a process."""
 
@@ -86,10 +97,7 @@ class App:
         self.routes = openapi.with_description(rest, settings.limits)
         if services.channels is not None:
             self.routes += services.channels.routes
-            if services.operators is not None:
-                self.routes += services.channels.overview_routes(
-                    services.operators, settings.limits
-                )
+        self.routes += _console_routes(services)
         self.hot_routes = HotRoutes(self.routes, self.audit.covers)
         self._socket_api = self._create_socket_api(rest)
         self.routes.append(self._socket_api.route)

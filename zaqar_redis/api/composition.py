@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from zaqar_redis.api.channels import ChannelsFrontEnd
+from zaqar_redis.api.console.settings import ConsoleSettings
 from zaqar_redis.api.notifications import Notifications
 from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.api.tracing import RequestTracing
@@ -40,6 +41,8 @@ class ServiceParts:
     #: None: that of everybody
     access: Access | None = None
     channels: CreateChannels | None = None
+    #: None: there is no console
+    console: ConsoleSettings | None = None
     #: closed with the application; None: there is no audit log
     audit: AuditLog | None = None
     #: closed with the application; None: requests are no spans
@@ -108,8 +111,8 @@ def compose(settings: ApiSettings, parts: ServiceParts) -> Services:
     if channels is not None:
         node = channels.node
         node.sessions.quota = enforced
-        if channels.has_console:
-            operators = OperatorServices(driver, settings.history, node)
+    if parts.console is not None:
+        operators = OperatorServices(driver, settings.history, node)
     notifications = Notifications(
         driver,
         settings,

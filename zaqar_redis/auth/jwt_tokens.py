@@ -75,11 +75,6 @@ class JwtSettings(Struct, frozen=True):
         tuple[str, ...],
         "ROLE=VALUE: who has this value in roles_claim has this role. Who has no role is refused.",
     ] = ("reader=zaqar-reader", "member=zaqar-member", "admin=zaqar-admin")
-    console_client_id: Annotated[
-        str,
-        "Client id of the web console at the provider: a public client, which may use PKCE and "
-        "return to /console/. Without it the console asks for a token.",
-    ] = ""
 
 
 class JwtStrategy(CachingStrategy):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from oslo_config import cfg
 
 from zaqar_redis import conf as configuration
-from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.api.api_key import ApiKeySettings
 from zaqar_redis.auth.tokens import TokenSettings, short_keys
 from zaqar_redis.conf.groups import AuthSettings, ChannelsSettings, ListenSettings
 from zaqar_redis.figures import Severity
@@ -38,7 +38,7 @@ def insecure_options(conf: cfg.ConfigOpts) -> Iterator[tuple[Severity, str, str]
                 f"{listen.bind}:{listen.port}.",
                 "Choose a strategy when there are others on it: key, jwt or keystone.",
             )
-    if configuration.settings(conf, ServerApiSettings).insecure:
+    if configuration.settings(conf, ApiKeySettings).insecure:
         yield (
             "critical",
             "[channels] api_insecure: /api takes calls without a key.",

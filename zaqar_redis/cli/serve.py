@@ -169,7 +169,8 @@ class ServicePlanner:
             channel_stores = service_factory.channel_stores(conf)
             asyncio.run(_check_stores(create(), channel_stores, uri, adopt))
         settings = service_factory.settings(conf)
-        channels = service_factory.channels(conf, uri)
+        console = service_factory.console(conf)
+        channels = service_factory.channels(conf, uri, console)
         for what, remedy in short_keys(configuration.settings(conf, TokenSettings)):
             LOG.warning("%s. %s", what, remedy, extra={"action": "short_key"})
             # PyJWT would say so in each worker, and cannot name the option.
@@ -196,6 +197,7 @@ class ServicePlanner:
                 create(),
                 access,
                 channels,
+                console,
                 AuditLog(audit),
                 create_tracing() if create_tracing is not None else None,
                 service_factory.trusts(conf),

@@ -14,9 +14,10 @@ from oslo_config import cfg
 
 from zaqar_redis import clock, errors, rules
 from zaqar_redis import conf as configuration
-from zaqar_redis.api import console
+from zaqar_redis.api.api_key import ApiKeySettings
 from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd
-from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.api.console import has_charts
+from zaqar_redis.api.console.settings import ConsoleSettings, OpenIdClient
 from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.api.tracing import RequestTracing, TracingSettings
 from zaqar_redis.api.tracing import load as load_tracing
@@ -232,19 +233,23 @@ def access_key_store(conf: cfg.ConfigOpts, uri: str) -> Control:
 
 
 def channels(
-    conf: cfg.ConfigOpts, uri: str, *, for_command: bool = False
+    conf: cfg.ConfigOpts,
+    uri: str,
+    console: ConsoleSettings | None = None,
+    *,
+    for_command: bool = False,
 ) -> Callable[[Access, QueueChannels], ChannelsFrontEnd | None]:
     """Returns a factory of the channels; it returns None when they are off.
 
-    They use the store at *uri* unless they have their own.  Those *for_command* serve the
-    command alone, and accept no clients.  Raises BadConfiguration for an unusable store or
-    option.
+    They use the store at *uri* unless they have their own, and take tickets of the *console*.
+    Those *for_command* serve the command alone, and accept no clients.  Raises BadConfiguration
+    for an unusable store or option.
     """
     shared = configuration.settings(conf, ChannelsSettings)
     # Another driver's store may not be a Redis; queues work without channels.
     if not (shared.enabled and (shared.uris or can_control(uri))):
         return lambda access, queues: None
-    server = configuration.settings(conf, ServerApiSettings)
+    key = configuration.settings(conf, ApiKeySettings)
     verifier = configuration.settings(conf, TokenSettings)
     if found := key_checks.problems(verifier):
         raise errors.BadConfiguration("\n".join(found))
@@ -254,8 +259,8 @@ def channels(
         session=configuration.settings(conf, SessionSettings),
         allowed_origins=shared.allowed_origins,
         project=shared.project,
-        server=msgspec.structs.replace(server, insecure=True) if for_command else server,
-        console=_console(conf, server) if shared.console and not for_command else None,
+        api_key=msgspec.structs.replace(key, insecure=True) if for_command else key,
+        ticket_secret=b"" if console is None else console.secret,
         accepts_clients=not for_command,
     )
     batch = configuration.settings(conf, BatchSettings)
@@ -310,21 +315,28 @@ def _engine(several: Sequence[str], uri: str, batch: BatchSettings, bus: Bus | N
 
 def lacks_charts(conf: cfg.ConfigOpts) -> bool:
     """Returns whether there is a console, but not what draws its charts."""
-    shared = configuration.settings(conf, ChannelsSettings)
-    return shared.enabled and shared.console and not console.has_charts()
+    return configuration.settings(conf, ConsoleSettings).enabled and not has_charts()
 
 
-def _console(conf: cfg.ConfigOpts, server: ServerApiSettings) -> console.ConsoleSettings:
+def console(conf: cfg.ConfigOpts) -> ConsoleSettings | None:
+    """Returns the settings of the console; None: there is none."""
+    given = configuration.settings(conf, ConsoleSettings)
+    if not given.enabled:
+        return None
     strategies = configuration.settings(conf, AuthSettings).strategy
-    provider = configuration.settings(conf, JwtSettings)
-    return console.ConsoleSettings(
+    issuer = configuration.settings(conf, JwtSettings).issuer
+    shared = configuration.settings(conf, ChannelsSettings)
+    key = configuration.settings(conf, ApiKeySettings)
+    return msgspec.structs.replace(
+        given,
         # Workers inherit a random one from the parent process; nodes on other machines have others.
-        secret=tickets.secret(server.key) if server.key else secrets.token_bytes(32),
-        guarded=not server.insecure,
-        has_key=bool(server.key),
+        secret=tickets.secret(key.key) if key.key else secrets.token_bytes(32),
+        api_key=key,
+        allowed_origins=shared.allowed_origins,
+        project=shared.project,
         strategies=strategies,
-        provider=console.OpenIdClient(provider.issuer, provider.console_client_id)
-        if provider.console_client_id and "jwt" in strategies
+        provider=OpenIdClient(issuer, given.client_id)
+        if given.client_id and "jwt" in strategies
         else None,
         seal=SecretSeal(configuration.settings(conf, AccessKeySettings))
         if "key" in strategies

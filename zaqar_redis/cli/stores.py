@@ -206,7 +206,7 @@ def in_process(
         driver = service_factory.driver(conf, uri)()
         everybody = open_access(is_admin=True, user=operator())
         audit = service_factory.command_audit(conf)
-        parts = ServiceParts(driver, everybody, create_channels, audit, for_command=True)
+        parts = ServiceParts(driver, everybody, create_channels, audit=audit, for_command=True)
         app = App(compose(settings, parts))
         try:
             runner.run(app.process_startup, None, None)

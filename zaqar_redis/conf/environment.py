@@ -58,6 +58,8 @@ def problems(known: Mapping[str, Sequence[cfg.Opt]]) -> Iterator[str]:
     for group, each in known.items():
         for option in each:
             options[variable(group, option.dest)].append(f"[{group}] {option.dest}")
+            for old in option.deprecated_opts:  # oslo.config reads it, too
+                options[variable(old.group or group, old.name)].append(f"[{group}] {option.dest}")
     for name in sorted(os.environ):
         if len(options.get(name, ())) > 1:
             yield f"{name}: it is {' and '.join(options[name])}; set these in a file"

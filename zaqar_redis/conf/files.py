@@ -43,15 +43,23 @@ def _sections(path: str) -> _Sections:
     return found
 
 
+def names_of(group: str, option: cfg.Opt) -> list[tuple[str, str]]:
+    """Returns group and name of an option, and those that it had before."""
+    former = [(old.group or group, old.name) for old in option.deprecated_opts]
+    return [(group, option.dest), *former]
+
+
 def _normalized(group: str) -> str:
     """Returns the name as oslo.config compares groups: only DEFAULT is case-sensitive."""
     return group if group == DEFAULT else group.lower()
 
 
 def _unknown(path: str, sections: _Sections, known: Groups) -> Iterator[str]:
-    options = {
-        _normalized(group): {option.dest for option in each} for group, each in known.items()
-    }
+    options: dict[str, set[str]] = {_normalized(group): set() for group in known}
+    for group, each in known.items():
+        for option in each:
+            for of, name in names_of(group, option):
+                options[_normalized(of)].add(name)
     for group, given in sections.items():
         names = options.get(_normalized(group))
         if names is None:
@@ -86,7 +94,7 @@ def _bad_values(
             try:
                 getattr(conf if group == DEFAULT else conf[group], option.dest)
             except (cfg.Error, ValueError) as error:
-                given, where = _given(group, option.dest, read)
+                given, where = _given(names_of(group, option), read)
                 yield f"[{group}] {option.dest}: {_reason(error, option, given)}{where}"
 
 
@@ -100,15 +108,18 @@ def _reason(error: Exception, option: cfg.Opt, given: str) -> str:
     return f"{what} is not {allowed}"
 
 
-def _given(group: str, option: str, read: Mapping[str, _Sections]) -> tuple[str, str]:
+def _given(names: Sequence[tuple[str, str]], read: Mapping[str, _Sections]) -> tuple[str, str]:
     """Returns the value of an option as it is given, and in brackets where: the variable, or else
     the last file with it."""
-    if (name := variable(group, option)) in os.environ:
-        return os.environ[name], f" ({name})"
-    found = [
-        (given[option][-1], f" ({path})")
-        for path, sections in read.items()
-        for name, given in sections.items()
-        if _normalized(name) == _normalized(group) and option in given
-    ]
-    return found[-1] if found else ("", "")
+    for group, option in names:
+        if (name := variable(group, option)) in os.environ:
+            return os.environ[name], f" ({name})"
+        found = [
+            (given[option][-1], f" ({path})")
+            for path, sections in read.items()
+            for name, given in sections.items()
+            if _normalized(name) == _normalized(group) and option in given
+        ]
+        if found:
+            return found[-1]
+    return "", ""

@@ -10,7 +10,8 @@ from msgspec import Meta, Struct
 from oslo_config import types
 
 from zaqar_redis import rules
-from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.api.api_key import ApiKeySettings
+from zaqar_redis.api.console.settings import ConsoleSettings
 from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.api.tracing import TracingSettings
 from zaqar_redis.api.websocket.front_end import WebSocketSettings
@@ -184,10 +185,6 @@ class ChannelsSettings(Struct, frozen=True):
     allowed_origins: Annotated[
         tuple[str, ...], "Globs; connections from web pages of other origins are refused."
     ] = ()
-    console: Annotated[
-        bool,
-        "Serve the web console at /console/, which uses /api: users sign in with api_key.",
-    ] = True
 
 
 #: By group: settings, and which options of them are there; without names, all.
@@ -229,12 +226,13 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
     "tracing": ((TracingSettings, ()),),
     "metrics": ((MetricsSettings, ()), (QueueMetricsSettings, ())),
     "signed_url": ((ApiSettings, ("secret_key",)),),
+    "console": ((ConsoleSettings, ()),),
     CHANNELS: (
         (ChannelsSettings, ()),
         (BusSettings, ()),
         (SessionSettings, ()),
         (TokenSettings, ()),
-        (ServerApiSettings, ()),
+        (ApiKeySettings, ()),
         (ChannelOptions, ()),
     ),
 }

@@ -102,12 +102,15 @@ def _annotations(kind: type[Struct]) -> Mapping[str, Any]:
 def _option(name: str, annotation: Any, default: object) -> cfg.Opt:
     of, *metadata = get_args(annotation)
     meta = next((each for each in metadata if isinstance(each, Meta)), Meta())
+    extra = meta.extra or {}
+    old = extra.get("renamed_from")
     return cfg.Opt(
         name,
         type=next((each for each in metadata if isinstance(each, types.ConfigType)), None)
         or _type(of, meta),
         default=list(default) if isinstance(default, tuple) else default,
-        secret=bool((meta.extra or {}).get("secret")),
+        secret=bool(extra.get("secret")),
+        deprecated_opts=[cfg.DeprecatedOpt(old[1], group=old[0])] if old else None,
         help=next(each for each in metadata if isinstance(each, str)),
     )
 

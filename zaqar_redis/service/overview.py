@@ -7,7 +7,6 @@ Nothing that is away delays it for longer than a second.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import Literal, TypeVar
 
@@ -15,10 +14,10 @@ from msgspec import Struct
 
 from zaqar_redis import errors
 from zaqar_redis.figures import Alarm, FailingSubscriptions, LargeQueue
-from zaqar_redis.realtime.node.control import ConnectionFilter, ConnectionReport, NodeReport
-from zaqar_redis.realtime.node.control_plane import connection_order
+from zaqar_redis.realtime.node.control import NodeReport
 from zaqar_redis.realtime.node.node import Node
 from zaqar_redis.service.alarms import node_alarms, reached_by_others, sort_alarms, store_alarms
+from zaqar_redis.service.nodes import NodeMonitor
 from zaqar_redis.service.queue_figures import ProjectFigures, QueueFiguresService
 from zaqar_redis.service.queue_history import HistoryService, HistorySettings
 from zaqar_redis.service.stores import StoreMonitor, StoreReport, open_store, store_names
@@ -29,8 +28,6 @@ T = TypeVar("T")
 
 #: Seconds that anything may take: then the rest is shown without it.
 PATIENCE = 0.9
-#: Seconds for which a node that does not answer any more is remembered.
-_REMEMBERED = 120.0
 
 
 class FailingSource(Struct, frozen=True):
@@ -56,15 +53,13 @@ class OverviewService:
         queues: QueueFiguresService,
         stores: StoreMonitor,
         history: HistoryService | None,
-        node: Node,
+        nodes: NodeMonitor | None,
     ) -> None:
-        """*history*: None: the service has no control store."""
+        """*history*: None: the service has no control store.  *nodes*: None: it has no channels."""
         self._queues = queues
         self._stores = stores
         self._history = history
-        self._node = node
-        #: the last report of each node, and when it came (monotonic)
-        self._nodes: dict[str, tuple[float, NodeReport]] = {}
+        self._nodes = nodes
 
     async def get(self, project: str, *, everything: bool) -> Overview:
         """*everything*: stores and nodes too, and what is wrong with them."""
@@ -73,16 +68,19 @@ class OverviewService:
             self._queues.get(project, PATIENCE, topics=True),
             self._queue_alarms(project),
             self._stores.reports(PATIENCE) if everything else _none(),
-            self.nodes() if everything else _none(),
+            self._nodes.reports() if everything and self._nodes is not None else _none(),
             self._largest_queues() if everything else _nothing(),
         )
         away = {store.name for store in stores if not store.available}
-        # What another node reaches is not away: this node is in trouble, and its report says so.
-        alone = reached_by_others(away, nodes, self._node.id)
-        away -= alone
-        for node in nodes:
-            if node.node == self._node.id:
-                node.unavailable = sorted(alone.union(node.unavailable))
+        missing: Sequence[tuple[str, float]] = ()
+        if self._nodes is not None:
+            missing = self._nodes.missing(nodes)
+            # What another node reaches is not away: this one is in trouble, and its report says so.
+            alone = reached_by_others(away, nodes, self._nodes.own)
+            away -= alone
+            for node in nodes:
+                if node.node == self._nodes.own:
+                    node.unavailable = sorted(alone.union(node.unavailable))
         found = [
             *(
                 alarm
@@ -91,7 +89,7 @@ class OverviewService:
                 for alarm in store_alarms(store, _of_store(store, largest))
                 if alarm.severity != "info"
             ),
-            *node_alarms(nodes, self._missing(nodes) if everything else (), away),
+            *node_alarms(nodes, missing if everything else (), away),
             *alarms,
         ]
         if not everything:
@@ -99,43 +97,6 @@ class OverviewService:
         failing = [*_failing("queues", figures), *_failing("topics", topics)]
         failing.sort(key=lambda each: each.subscriptions.since)
         return Overview(figures, failing, stores, nodes, sort_alarms(found))
-
-    async def nodes(self) -> list[NodeReport]:
-        """Returns the reports of the nodes that answer in time, by name; this one at least."""
-        try:
-            answers = await self._node.control_plane.survey("", "load", seconds=PATIENCE)
-        except errors.Unavailable:
-            answers = ()
-        reports = {each.report.node: each.report for each in answers if each.report is not None}
-        reports.setdefault(self._node.id, self._node.control_plane.report())
-        now = time.monotonic()
-        self._nodes = {
-            id: known for id, known in self._nodes.items() if now - known[0] < _REMEMBERED
-        } | {id: (now, report) for id, report in reports.items()}
-        return sorted(reports.values(), key=lambda report: report.name)
-
-    async def connections(
-        self, project: str, wanted: ConnectionFilter, offset: int
-    ) -> tuple[Sequence[ConnectionReport], int]:
-        """Returns open connections, the latest first, and how many match.  Raises Unavailable.
-
-        *wanted* has the limit of the page.
-        """
-        end = offset + wanted.limit
-        selection = ConnectionFilter(wanted.user, wanted.transport, wanted.address, end)
-        answers = await self._node.control_plane.survey(
-            project, "connections", selection=selection, seconds=PATIENCE
-        )
-        found = sorted((each for one in answers for each in one.connections), key=connection_order)
-        return found[offset:end], sum(each.matching for each in answers)
-
-    def _missing(self, nodes: Sequence[NodeReport]) -> list[tuple[str, float]]:
-        now, present = time.monotonic(), {node.node for node in nodes}
-        return [
-            (report.name, now - seen)
-            for id, (seen, report) in self._nodes.items()
-            if id not in present
-        ]
 
     async def _queue_alarms(self, project: str) -> Sequence[Alarm]:
         return () if self._history is None else await _told(self._history.alarms(project), ())
@@ -187,15 +148,21 @@ async def _nothing() -> dict[str, T]:
 class OperatorServices:
     """The services of the console, for one worker."""
 
-    def __init__(self, driver: Driver, settings: HistorySettings, node: Node) -> None:
+    def __init__(self, driver: Driver, settings: HistorySettings, node: Node | None) -> None:
+        """*node*: None: the service has no channels."""
         self._driver = driver
         self.queues = QueueFiguresService(driver)
-        self._stores = node.stores = StoreMonitor(driver, node.engine.ping)
+        self._stores = StoreMonitor(driver, None if node is None else node.engine.ping)
+        #: None: there are no channels, which nodes are for
+        self.nodes: NodeMonitor | None = None
+        if node is not None:
+            node.stores = self._stores
+            self.nodes = NodeMonitor(node, PATIENCE)
         #: None: there is no control store, or it is switched off
         self.history: HistoryService | None = None
         if isinstance(driver, PooledDriver) and settings.interval:
             self.history = HistoryService(driver, settings)
-        self.overview = OverviewService(self.queues, self._stores, self.history, node)
+        self.overview = OverviewService(self.queues, self._stores, self.history, self.nodes)
         #: None: there is no control store
         self.access_keys = driver.control.access_keys if isinstance(driver, PooledDriver) else None
         self._sampling: asyncio.Task[None] | None = None

@@ -7,16 +7,14 @@ from functools import partial
 
 import msgspec
 
-from zaqar_redis import errors, rules
-from zaqar_redis.api import console
+from zaqar_redis import errors
+from zaqar_redis.api.api_key import ApiKeyChecks, ApiKeySettings
 from zaqar_redis.api.bodies import Body
-from zaqar_redis.api.channels import server, streams
-from zaqar_redis.api.channels.origins import AllowedOrigins, PageMiddleware
+from zaqar_redis.api.channels import listing, server, streams
 from zaqar_redis.api.channels.streams import ConnectQuery, EmulationHandlers, StreamHandlers
 from zaqar_redis.api.channels.websocket import UniWebSocket, WebSocket
-from zaqar_redis.api.console import channels, keys, overview
-from zaqar_redis.api.console import queues as console_queues
 from zaqar_redis.api.exchange import require_upgrade
+from zaqar_redis.api.origins import AllowedOrigins, PageMiddleware
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.server.outbox import FlushScheduler
 from zaqar_redis.auth import tickets, tokens
@@ -26,7 +24,6 @@ from zaqar_redis.realtime.node.node import Node
 from zaqar_redis.realtime.node.queue_channels import QueueChannels
 from zaqar_redis.realtime.session import context
 from zaqar_redis.realtime.session.namespaces import Namespaces
-from zaqar_redis.service.overview import OperatorServices
 
 #: Bytes of a request; as much as a frame of a WebSocket may have.
 _BODY_MAX = 64 * 1024
@@ -39,9 +36,9 @@ class ChannelSettings(msgspec.Struct, frozen=True):
     #: globs: origins of pages that may connect
     allowed_origins: tuple[str, ...]
     project: str
-    server: server.ServerApiSettings = server.ServerApiSettings()
-    #: None: no web console
-    console: console.ConsoleSettings | None = None
+    api_key: ApiKeySettings = ApiKeySettings()
+    #: signs tickets of the console; empty: there are none
+    ticket_secret: bytes = b""
     #: whether clients connect; not to the node of a command
     accepts_clients: bool = True
 
@@ -65,37 +62,20 @@ class ChannelsFrontEnd:
                 settings.tokens,
                 settings.project,
                 access,
-                settings.console.secret if settings.console else b"",
+                settings.ticket_secret,
             ),
             queues=queues,
             accepts_clients=settings.accepts_clients,
         )
         origins = AllowedOrigins(settings.allowed_origins)
         self.middleware = PageMiddleware(origins)
-        self._checks = server.ServerApiChecks(settings.server, origins, access, settings.project)
-        self._settings = settings
+        checks = ApiKeyChecks(settings.api_key, origins, access, settings.project)
+        self.namespaces = settings.namespaces
         self.routes = [
             *_connection_routes(self.node, origins, settings.project),
-            *server.ServerApi(self.node, settings.project, self._checks).routes(),
-            # Commands need it, too, also where there is no console.
-            *channels.routes(self.node, settings.project, self._checks),
+            *server.ServerApi(self.node, settings.project, checks).routes(),
+            *listing.routes(self.node, settings.project, checks),
         ]
-        if settings.console is not None:
-            self.routes += console.routes(settings.console, self._checks, settings.namespaces)
-
-    @property
-    def has_console(self) -> bool:
-        return self._settings.console is not None
-
-    def overview_routes(self, services: OperatorServices, limits: rules.Limits) -> list[ApiRoute]:
-        """Returns the routes of the console that show more than the public API."""
-        namespaces, settings = self._settings.namespaces, self._settings.console
-        found = overview.routes(services, self._checks, namespaces)
-        found += console_queues.routes(services, self._checks, limits)
-        if services.access_keys is not None:
-            seal = settings.seal if settings is not None else None
-            found += keys.routes(services.access_keys, self._checks, seal)
-        return found
 
 
 def _connection_routes(node: Node, origins: AllowedOrigins, project: str) -> list[ApiRoute]:

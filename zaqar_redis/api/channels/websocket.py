@@ -9,9 +9,9 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from zaqar_redis import errors
-from zaqar_redis.api.channels.origins import AllowedOrigins
 from zaqar_redis.api.channels.streams import connect_query, disconnect_push
 from zaqar_redis.api.exchange import Receive, Send
+from zaqar_redis.api.origins import AllowedOrigins
 from zaqar_redis.api.server.outbox import FlushScheduler, Outbox
 from zaqar_redis.api.server.sockets import FRAMES, encode_frame
 from zaqar_redis.realtime.node.node import Node

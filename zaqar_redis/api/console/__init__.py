@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import time
 from functools import cached_property, partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,17 +16,17 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from zaqar_redis import errors
-from zaqar_redis.api.bodies import Body
-from zaqar_redis.api.channels.server import ServerApiChecks
+from zaqar_redis import errors, rules
+from zaqar_redis.api.api_key import ApiKeyChecks
+from zaqar_redis.api.console import channels, keys, overview, queues
+from zaqar_redis.api.console.settings import ConsoleSettings
 from zaqar_redis.api.exchange import Answer, Request
+from zaqar_redis.api.origins import AllowedOrigins
 from zaqar_redis.api.routes import ApiRoute
-from zaqar_redis.auth import tickets
-from zaqar_redis.auth.access_keys import SecretSeal
+from zaqar_redis.auth.access import Access
 from zaqar_redis.auth.identity import NONE
-from zaqar_redis.realtime.protocol.codes import CommandRejected
 from zaqar_redis.realtime.session.namespaces import Namespaces
-from zaqar_redis.service.channels import resource
+from zaqar_redis.service.overview import OperatorServices
 
 _MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -53,34 +52,12 @@ _VENDOR, _CHARTS = _ROOT / "vendor", "uPlot.iife.min.js"
 _ASKED = ("key", "jwt", "keystone")
 
 
-class OpenIdClient(Struct, frozen=True):
-    """The console at an OpenID provider."""
-
-    issuer: str
-    client_id: str
-
-
-class ConsoleSettings(Struct, frozen=True):
-    #: signs tickets
-    secret: bytes
-    #: False: /api is open to everybody
-    guarded: bool = True
-    #: whether /api accepts a key
-    has_key: bool = True
-    #: of the service, by name
-    strategies: tuple[str, ...] = (NONE,)
-    #: None: the page asks for a token instead
-    provider: OpenIdClient | None = None
-    #: makes secrets of access keys; None: the service has no such keys
-    seal: SecretSeal | None = None
-
-
 def _logins(settings: ConsoleSettings) -> list[str]:
     """Returns the kinds of credentials that both /v2 and /api accept; "free": none is needed."""
     if NONE in settings.strategies:
-        if not settings.guarded:
+        if settings.api_key.insecure:
             return ["free"]
-        return ["api_key"] if settings.has_key else []
+        return ["api_key"] if settings.api_key.key else []
     at_provider = ["openid"] if settings.provider is not None else []
     return at_provider + [name for name in _ASKED if name in settings.strategies]
 
@@ -93,10 +70,6 @@ class _SessionOut(Struct, frozen=True):
     roles: list[str]
     #: rules of the policy that allow it for something in the project
     may: list[str]
-
-
-class _TicketRequest(Struct):
-    channel: str
 
 
 class StaticFile:
@@ -127,17 +100,15 @@ def _files() -> dict[str, StaticFile]:
 
 
 class ConsoleHandlers:
-    def __init__(
-        self, settings: ConsoleSettings, checks: ServerApiChecks, namespaces: Namespaces
-    ) -> None:
-        self._secret = settings.secret
+    def __init__(self, settings: ConsoleSettings, checks: ApiKeyChecks, *, channels: bool) -> None:
+        """*channels*: whether the service has any."""
         self._checks = checks
-        self._namespaces = namespaces
         self._files = _files()
         about = {
             "logins": _logins(settings),
             "openid": settings.provider,
             "charts": _CHARTS in self._files,
+            "channels": channels,
         }
         self._about = Answer(msgspec.json.encode(about), headers=_NOT_STORED)
         origins = "'self'"
@@ -181,31 +152,37 @@ class ConsoleHandlers:
         )
         return Answer(msgspec.json.encode(session), headers=_NOT_STORED)
 
-    async def issue_ticket(self, request: Request[None, _TicketRequest]) -> Answer:
-        """A token for the live tail of one channel."""
-        channel = request.document.channel
-        try:
-            self._namespaces.options(channel)
-        except CommandRejected as refused:
-            raise errors.BadRequest(why=refused.error.message) from refused
-        self._checks.authorize(request, "console:ticket", resource(channel))
-        token = tickets.issue(self._secret, request.project, channel, time.time())
-        return Answer(msgspec.json.encode({"token": token}), headers=_NOT_STORED)
-
 
 def routes(
-    settings: ConsoleSettings, checks: ServerApiChecks, namespaces: Namespaces
+    settings: ConsoleSettings,
+    access: Access,
+    services: OperatorServices,
+    limits: rules.Limits,
+    namespaces: Namespaces | None,
 ) -> list[ApiRoute]:
-    handlers = ConsoleHandlers(settings, checks, namespaces)
+    """*namespaces*: of channels; None: the service has no channels."""
+    origins = AllowedOrigins(settings.allowed_origins)
+    checks = ApiKeyChecks(settings.api_key, origins, access, settings.project)
+    handlers = ConsoleHandlers(settings, checks, channels=namespaces is not None)
     row = partial(ApiRoute, public=True, checked=False)
     read = partial(row, "GET", action="console:read")
-    guarded = partial(row, guard=checks.admit)
-    ticket = Body(_TicketRequest, "A ticket")
-    return [
+    found = [
         read("/console", handlers.redirect),
         read("/console/", handlers.get_file),
         read("/console/{name}", handlers.get_file),
         read("/console/about", handlers.about),
-        guarded("GET", "/console/session", handlers.show_session, "console:session"),
-        guarded("POST", "/console/token", handlers.issue_ticket, "console:ticket", body=ticket),
+        row(
+            "GET",
+            "/console/session",
+            handlers.show_session,
+            "console:session",
+            guard=checks.admit,
+        ),
+        *overview.routes(services, checks),
+        *queues.routes(services, checks, limits),
     ]
+    if services.access_keys is not None:
+        found += keys.routes(services.access_keys, checks, settings.seal)
+    if services.nodes is not None and namespaces is not None:
+        found += channels.routes(services.nodes, checks, namespaces, settings.secret)
+    return found

@@ -31,6 +31,8 @@ const VIEWS = {
   pools: ["Pools", Pools],
   access: ["Access", Access, Keys],
 };
+// Views of what a service without channels does not have.
+const OF_CHANNELS = ["channels", "connections", "nodes"];
 const PROJECT = "zaqar-redis.project";
 // Each implies those behind it.
 const ROLES = ["admin", "member", "reader"];
@@ -40,7 +42,7 @@ const AGAIN = 3;
 const at = (id) => document.getElementById(id);
 const main = at("main");
 
-let info; // about the service: logins, openid, charts
+let info; // about the service: logins, openid, charts, channels
 let server = null; // null: nobody has signed in
 let session = null; // who has
 let view = null;
@@ -277,6 +279,7 @@ async function changeProject(name) {
 }
 
 function listen() {
+  if (!info.channels) for (const name of OF_CHANNELS) delete VIEWS[name];
   at("views").append(...Object.entries(VIEWS).map(([name, [title]]) =>
     make("a", { "data-view": name }, title)));
   at("skip").addEventListener("click", (event) => {

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from zaqar_redis import clock, errors, rules
+from zaqar_redis.api.api_key import ApiKeyChecks
 from zaqar_redis.api.bodies import Body
-from zaqar_redis.api.channels.server import ServerApiChecks
 from zaqar_redis.api.console.answers import answer
 from zaqar_redis.api.exchange import DONE, Answer, Request
 from zaqar_redis.api.routes import ApiRoute
@@ -55,7 +55,7 @@ class _SecretOut(Struct):
 
 
 class KeyHandlers:
-    def __init__(self, keys: AccessKeys, checks: ServerApiChecks, seal: SecretSeal | None) -> None:
+    def __init__(self, keys: AccessKeys, checks: ApiKeyChecks, seal: SecretSeal | None) -> None:
         """*seal*: None: the service has no seal key, and can make no secrets."""
         self._keys = keys
         self._checks = checks
@@ -155,7 +155,7 @@ def _shown(key: AccessKey) -> _KeyOut:
     )
 
 
-def routes(keys: AccessKeys, checks: ServerApiChecks, seal: SecretSeal | None) -> list[ApiRoute]:
+def routes(keys: AccessKeys, checks: ApiKeyChecks, seal: SecretSeal | None) -> list[ApiRoute]:
     handlers = KeyHandlers(keys, checks, seal)
     row = partial(ApiRoute, public=True, checked=False, guard=checks.admit)
     new, changed = Body(_KeyIn, "An access key"), Body(_KeyChangeIn, "An access key")

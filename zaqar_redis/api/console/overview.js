@@ -61,8 +61,11 @@ export class Overview {
     this.stores = new Table("Stores", STORE_COLUMNS, "No store.");
     this.nodes = new Table("Nodes", NODE_COLUMNS, "No node has answered.");
     this.installation = make("section", { class: "card" },
-      make("h3", {}, "Stores"), this.stores.element,
-      make("h3", {}, make("a", { href: address("nodes") }, "Nodes")), this.nodes.element);
+      make("h3", {}, "Stores"), this.stores.element);
+    if (context.about.channels) {
+      this.installation.append(
+        make("h3", {}, make("a", { href: address("nodes") }, "Nodes")), this.nodes.element);
+    }
     this.element = make("div", { class: "stack" },
       make("section", { class: "card", "aria-live": "polite" }, make("h2", {}, "Overview"),
         this.well, this.alarms),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pages of the console show beyond the public API: overview, connections.
+"""What the console shows first: the overview of a project and of the installation.
 
 Times are seconds, those that end in ``_at`` since 1970; rates are a second, and null as long as
 they are not known.
@@ -10,40 +10,23 @@ from __future__ import annotations
 import time
 from functools import partial
 
-import msgspec
 from msgspec import Struct
 
 from zaqar_redis import errors
-from zaqar_redis.api.channels.server import ServerApiChecks
-from zaqar_redis.api.console.answers import HistoryQuery, answer, asked_history, page_of
+from zaqar_redis.api.api_key import ApiKeyChecks
+from zaqar_redis.api.console.answers import HistoryQuery, answer, asked_history
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.figures import Alarm
-from zaqar_redis.realtime.node.control import ConnectionFilter, ConnectionReport, NodeReport
-from zaqar_redis.realtime.protocol.codes import CommandRejected
-from zaqar_redis.realtime.session.namespaces import Namespaces
+from zaqar_redis.realtime.node.control import NodeReport
 from zaqar_redis.service.overview import FailingSource, OperatorServices
 from zaqar_redis.service.queue_figures import Totals
 from zaqar_redis.service.stores import StoreReport
 
-#: The last row that can be asked for: every node sends all connections before it.
-_CONNECTIONS_MAX = 2000
 #: Queues and topics with failing subscriptions that are shown: an operator reads the first few.
 _FAILING_MAX = 20
 #: Projects to choose from: who looks for another one types its name.
 _PROJECTS_MAX = 1000
-
-
-class ConnectionsQuery(Struct, frozen=True, kw_only=True):
-    user: str | None = None
-    transport: str | None = None
-    address: str | None = None
-    offset: int | None = None
-    limit: int | None = None
-
-
-class ChannelQuery(Struct, frozen=True, kw_only=True):
-    channel: str | None = None
 
 
 class _SnapshotsOut(Struct):
@@ -179,41 +162,10 @@ class _OverviewOut(Struct):
     nodes: list[_NodeOut] | None
 
 
-class _ConnectionOut(Struct):
-    client: str
-    user: str
-    transport: str
-    address: str
-    age: float
-    #: the first of them
-    channels: list[str]
-    subscriptions: int
-    node: str
-
-
-def _connection(report: ConnectionReport) -> _ConnectionOut:
-    return _ConnectionOut(
-        report.client,
-        report.user,
-        report.transport,
-        report.address,
-        max(0.0, time.time() - report.connected_at),
-        report.channels,
-        report.subscriptions,
-        report.node,
-    )
-
-
 class OverviewHandlers:
-    def __init__(
-        self,
-        services: OperatorServices,
-        checks: ServerApiChecks,
-        namespaces: Namespaces,
-    ) -> None:
+    def __init__(self, services: OperatorServices, checks: ApiKeyChecks) -> None:
         self._services = services
         self._checks = checks
-        self._namespaces = namespaces
 
     async def show(self, request: Request[None, None]) -> Answer:
         """Totals and rates of a project, and what is wrong; for administrators stores and nodes."""
@@ -251,31 +203,9 @@ class OverviewHandlers:
         complete = complete and len(found) <= _PROJECTS_MAX
         return answer({"projects": found[:_PROJECTS_MAX], "complete": complete})
 
-    async def list_connections(self, request: Request[ConnectionsQuery, None]) -> Answer:
-        """Open connections of clients of channels, of all nodes; the latest first."""
-        query = request.query
-        offset, limit = page_of(query.offset, query.limit, _CONNECTIONS_MAX)
-        wanted = ConnectionFilter(
-            query.user or "", query.transport or "", query.address or "", limit
-        )
-        found, matching = await self._services.overview.connections(request.project, wanted, offset)
-        return answer({"connections": list(map(_connection, found)), "matching": matching})
 
-    async def show_namespace(self, request: Request[ChannelQuery, None]) -> Answer:
-        """The options that apply to a channel."""
-        channel = request.query.channel or ""
-        self._checks.authorize(request, "console:namespace", "")
-        try:
-            options = self._namespaces.options(channel)
-        except CommandRejected as refused:
-            raise errors.BadRequest(why=refused.error.message) from refused
-        return answer({"channel": channel, "options": msgspec.structs.asdict(options)})
-
-
-def routes(
-    services: OperatorServices, checks: ServerApiChecks, namespaces: Namespaces
-) -> list[ApiRoute]:
-    handlers = OverviewHandlers(services, checks, namespaces)
+def routes(services: OperatorServices, checks: ApiKeyChecks) -> list[ApiRoute]:
+    handlers = OverviewHandlers(services, checks)
     row = partial(ApiRoute, "GET", public=True, checked=False, guard=checks.admit)
     return [
         row("/console/overview", handlers.show, "console:overview"),
@@ -286,11 +216,4 @@ def routes(
             query=HistoryQuery,
         ),
         row("/console/projects", handlers.list_projects, "console:projects"),
-        row(
-            "/console/connections",
-            handlers.list_connections,
-            "console:connections",
-            query=ConnectionsQuery,
-        ),
-        row("/console/namespace", handlers.show_namespace, "console:namespace", query=ChannelQuery),
     ]

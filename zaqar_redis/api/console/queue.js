@@ -58,9 +58,11 @@ class PartsPage {
     this.context = context;
     this.name = name;
     this.kind = kind;
-    this.parts = parts;
+    // The tail comes over a channel.
+    const { live, ...others } = parts;
+    this.parts = context.about.channels ? parts : others;
     this.tabs = make("nav", { class: "tabs", "aria-label": `Parts of the ${nounOf(kind)}` },
-      ...Object.entries(parts).map(([tab, [text]]) =>
+      ...Object.entries(this.parts).map(([tab, [text]]) =>
         make("a", { href: address(kind, name, tab === "figures" ? {} : { tab }) }, text)));
     this.place = make("div");
     this.note = make("p", { class: "missed note", role: "status", hidden: true });

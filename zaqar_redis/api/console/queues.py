@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api import openapi, schemas
-from zaqar_redis.api.channels.server import ServerApiChecks
+from zaqar_redis.api.api_key import ApiKeyChecks
 from zaqar_redis.api.console.answers import HistoryQuery, answer, asked_history, page_of
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.routes import ApiRoute
@@ -97,7 +97,7 @@ class _QueuesOut(Struct):
 
 class QueueListHandlers:
     def __init__(
-        self, services: OperatorServices, checks: ServerApiChecks, limits: rules.Limits
+        self, services: OperatorServices, checks: ApiKeyChecks, limits: rules.Limits
     ) -> None:
         self._services = services
         self._checks = checks
@@ -155,7 +155,7 @@ class QueueListHandlers:
 
 
 def routes(
-    services: OperatorServices, checks: ServerApiChecks, limits: rules.Limits
+    services: OperatorServices, checks: ApiKeyChecks, limits: rules.Limits
 ) -> list[ApiRoute]:
     handlers = QueueListHandlers(services, checks, limits)
     row = partial(ApiRoute, "GET", public=True, checked=False, guard=checks.admit)

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from zaqar_redis import errors
 from zaqar_redis.api.access_log import peer_of
-from zaqar_redis.api.channels.origins import AllowedOrigins
 from zaqar_redis.api.exchange import Receive, Send, require_upgrade
+from zaqar_redis.api.origins import AllowedOrigins
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.server.outbox import FlushScheduler, Outbox
 from zaqar_redis.api.server.sockets import FRAMES, WebSocketProtocol
