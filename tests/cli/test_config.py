@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -68,6 +69,24 @@ def test_number_without_digits_in_a_variable_is_reported(
     monkeypatch.setenv("ZAQAR_REDIS_TRANSPORT__MAX_WAIT", "")
     text = '[transport] max_wait: "" is not a whole number from 0 to 3600'
     assert in_process.refused("config", "check").strip().startswith(text)
+
+
+def test_former_names_of_options_are_taken_with_a_warning(
+    in_process: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "former.conf"
+    file.write_text("[auth:jwt]\nconsole_client_id = former\n")
+    monkeypatch.setenv("ZAQAR_REDIS_CHANNELS__CONSOLE", "false")
+    outcome = in_process.run("config", "show", "--config-file", str(file), "-f", "json")
+    assert outcome.returncode == 0, outcome.stderr
+    shown = {(each["group"], each["option"]): each["value"] for each in json.loads(outcome.stdout)}
+    assert (shown["console", "enabled"], shown["console", "client_id"]) == ("False", "former")
+    assert 'Use option "client_id" from group "console"' in outcome.stderr
+    monkeypatch.setenv("ZAQAR_REDIS_CHANNELS__CONSOLE", "perhaps")
+    refused = in_process.refused("config", "check").splitlines()[-1]
+    assert refused == (
+        '[console] enabled: "perhaps" is not true or false (ZAQAR_REDIS_CHANNELS__CONSOLE)'
+    )
 
 
 @pytest.mark.parametrize(

@@ -436,6 +436,36 @@ def test_nodes_view_lists_the_workers(
     assert sorted(int(name.rpartition("_")[2]) for name in names) == sorted(service.workers())
 
 
+def test_without_channels_the_console_has_its_other_pages(
+    page: Page, redis_server: Backend, project: str
+) -> None:
+    options: dict[str, dict[str, object]] = {
+        "channels": {"enabled": False, "api_key": KEY},
+        "history": {"interval": 1},
+    }
+    with servers.service(redis_server.uri, options=options) as service:
+        with api_of(service, project) as api:
+            post(api, "orders", 1)
+        signed_in(page, service, project, "overview")
+        shown = page.locator("#views a").all_inner_texts()
+        assert shown == ["Overview", "Queues", "Topics", "Pools", "Access"]
+        expect(page.get_by_role("heading", name="Stores")).to_be_visible()
+        expect(page.get_by_role("heading", name="Nodes")).to_have_count(0)
+        page.goto(f"{service.url}/console/#/queues/orders")
+        expect(page.locator("[data-figure=total]")).to_have_text("1")
+        servers.wait_for(lambda: charts_show(page, "1"), "a point in the history")
+        assert "Live tail" not in page.locator("nav.tabs a").all_inner_texts()
+        operator = {"X-API-Key": KEY, "X-Project-ID": project}
+        overview = httpx.get(f"{service.url}/console/overview", headers=operator).json()
+        assert (overview["nodes"], [each["name"] for each in overview["stores"]]) == (
+            [],
+            ["default"],
+        )
+        assert httpx.get(f"{service.url}/console/overview").status_code == 401
+        for path in ("/console/connections", "/console/channels", "/console/namespace"):
+            assert httpx.get(f"{service.url}{path}", headers=operator).status_code == 404
+
+
 @pytest.mark.nightly
 def test_page_names_the_remedy_for_missing_key_admin_mode_or_charts(
     page: Page, redis_server: Backend
@@ -461,7 +491,7 @@ def test_page_names_the_remedy_for_missing_key_admin_mode_or_charts(
         page.reload()
         expect(page.get_by_text("tools/console-assets")).to_be_visible()
         expect(page.locator("[data-figure=total]")).to_have_text("0")
-    with servers.service(redis_server.uri, options={"channels": {"console": False}}) as service:
+    with servers.service(redis_server.uri, options={"console": {"enabled": False}}) as service:
         assert httpx.get(f"{service.url}/console/").status_code == 404
 
 

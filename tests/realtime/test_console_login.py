@@ -30,7 +30,7 @@ def provider() -> Iterator[OpenIdProvider]:
 
 @pytest.fixture(scope="module")
 def service(redis_server: Backend, provider: OpenIdProvider) -> Iterator[servers.RunningService]:
-    options = openid.options(provider, console_client_id=openid.CLIENT_ID)
+    options = openid.options(provider) | {"console": {"client_id": openid.CLIENT_ID}}
     options["auth"] = key_clients.OPTIONS["auth"] | {"strategy": "key, jwt"}
     channels: dict[str, object] = {"presence": True, "history_size": 10, "history_ttl": 60}
     with servers.service(redis_server.uri, options=options | {"channels": channels}) as running:
