@@ -82,6 +82,7 @@ def test_former_names_of_options_are_taken_with_a_warning(
     shown = {(each["group"], each["option"]): each["value"] for each in json.loads(outcome.stdout)}
     assert (shown["console", "enabled"], shown["console", "client_id"]) == ("False", "former")
     assert 'Use option "client_id" from group "console"' in outcome.stderr
+    assert "ZAQAR_REDIS_CHANNELS__CONSOLE is called ZAQAR_REDIS_CONSOLE__ENABLED" in outcome.stderr
     monkeypatch.setenv("ZAQAR_REDIS_CHANNELS__CONSOLE", "perhaps")
     refused = in_process.refused("config", "check").splitlines()[-1]
     assert refused == (

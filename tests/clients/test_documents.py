@@ -32,11 +32,23 @@ def typed(commands: list[str], service: servers.RunningService, project: str) ->
     subprocess.run(["bash", "-c", script], check=True, timeout=60)
 
 
+def run(code: str, service: servers.RunningService, project: str) -> list[str]:
+    """Runs an indented block of Python; returns the lines that it prints."""
+    code = textwrap.dedent(code)
+    code = code.replace(_ADDRESS, service.url).replace('"demo"', f'"{project}"')
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    outcome = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
+    return outcome.stdout.splitlines()
+
+
 def test_the_readme_claims_one_message_and_deletes_it(
     two_workers: servers.RunningService, project: str, zaqar: Any
 ) -> None:
-    typed(blocks("README.md", "Use it", "Install it"), two_workers, project)
+    shell, python = blocks("README.md", "Use it", "Install it")
+    typed([shell], two_workers, project)
     assert zaqar.queue("orders").stats["messages"]["total"] == 1
+    assert run(python, two_workers, project) == ["any JSON"]
+    assert zaqar.queue("orders").stats["messages"]["total"] == 2
 
 
 def test_the_tutorial_deletes_all_claimed_messages(
@@ -62,9 +74,6 @@ def test_the_tutorial_takes_messages_in_python(
     two_workers: servers.RunningService, project: str, zaqar: Any
 ) -> None:
     code = "\n".join(blocks("doc/tutorial.md", "8. From Python", "9. From the command line"))
-    code = textwrap.dedent(re.sub("^ +pip install .*", "", code, flags=re.MULTILINE))
-    code = code.replace(_ADDRESS, two_workers.url).replace('"demo"', f'"{project}"')
-    command = [sys.executable, "-W", "ignore", "-c", code]
-    outcome = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
-    assert outcome.stdout.splitlines() == ["{'order': 5}", "{'order': 6}"]
+    code = re.sub("^ +pip install .*", "", code, flags=re.MULTILINE)
+    assert run(code, two_workers, project) == ["{'order': 5}", "{'order': 6}"]
     assert zaqar.queue("orders").stats["messages"]["total"] == 0

@@ -20,6 +20,7 @@ from zaqar_redis.api.composition import Services
 from zaqar_redis.api.console import routes as console_routes
 from zaqar_redis.api.endpoints import request_ids
 from zaqar_redis.api.exchange import REQUEST_ID, Receive, Send
+from zaqar_redis.api.operator_routes import InstallationHandlers
 from zaqar_redis.api.resources import MeasuringMiddleware, RequestMiddleware
 from zaqar_redis.api.rest.administration import AdministrationHandlers
 from zaqar_redis.api.rest.claims import ClaimHandlers
@@ -29,8 +30,9 @@ from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHa
 from zaqar_redis.api.rest.queues import QueueHandlers
 from zaqar_redis.api.rest.quotas import QuotaHandlers
 from zaqar_redis.api.rest.topics import TopicHandlers
+from zaqar_redis.api.rest_routes import HandlerSet, rest_routes
 from zaqar_redis.api.route_advice import RouteAdvice
-from zaqar_redis.api.routes import ApiRoute, HandlerSet
+from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.api.topic_routes import topic_routes
 from zaqar_redis.api.websocket.actions import ActionHandlers
@@ -57,9 +59,13 @@ def _handlers(services: Services) -> HandlerSet:
         queues=QueueHandlers(services.queues, subscriptions, services.signer, policy),
         administration=AdministrationHandlers(services.administration, policy),
         health=HealthHandlers(services.health),
-        pools=PoolHandlers(PoolService(pooled), settings.limits) if pooled else None,
-        flavors=FlavorHandlers(FlavorService(pooled), settings.limits) if pooled else None,
-        rebalance=RebalanceHandlers(RebalanceService(pooled)) if pooled else None,
+        pools=InstallationHandlers(
+            PoolHandlers(PoolService(pooled), settings.limits),
+            FlavorHandlers(FlavorService(pooled), settings.limits),
+            RebalanceHandlers(RebalanceService(pooled)),
+        )
+        if pooled
+        else None,
         quotas=quotas,
     )
 
@@ -112,7 +118,7 @@ class App:
         self._app: falcon.asgi.App[Any, Any] = falcon.asgi.App(middleware=self._middleware())
         # Each answer says its own.
         self._app.resp_options.default_media_type = None  # type: ignore[assignment]  # it takes None
-        possible = routes.rest_routes(handlers, settings.limits, admin=True)
+        possible = rest_routes(handlers, settings.limits, admin=True)
         self._advice = RouteAdvice(self.routes, possible)
         resources.install(self._app, self.routes, self._advice)
 
@@ -121,7 +127,7 @@ class App:
         topics = TopicHandlers(
             handlers.queues, handlers.messages, services.queues, services.messages
         )
-        rest = routes.rest_routes(handlers, settings.limits, services.access.has_admins)
+        rest = rest_routes(handlers, settings.limits, services.access.has_admins)
         rest += topic_routes(topics, settings.limits)
         rest += services.notifications.routes(services.access.policy)
         rest = [structs.replace(route, strict=settings.strict) for route in rest]

@@ -8,13 +8,17 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from oslo_config import cfg
 from oslo_config.sources._environment import EnvironmentConfigurationSource
+
+LOG = logging.getLogger(__name__)
 
 DEFAULT = "DEFAULT"
 PREFIX = "ZAQAR_REDIS_"
@@ -33,9 +37,35 @@ _OF_KUBERNETES = re.compile(
 class EnvironmentSource(EnvironmentConfigurationSource):
     """oslo.config's source, with our names of variables instead of ``OS_SERVER__WORKERS``."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        #: former names that were warned of
+        self._told: set[str] = set()
+
     @staticmethod
     def get_name(group_name: str | None, option_name: str) -> str:
         return variable(group_name or DEFAULT, option_name)
+
+    def get(
+        self, group_name: str | None, option_name: str, opt: cfg.Opt
+    ) -> tuple[Any, cfg.LocationInfo | None]:
+        """Returns the value and the variable, by a former name of the option, too."""
+        found: tuple[Any, cfg.LocationInfo | None] = super().get(group_name, option_name, opt)
+        for old in opt.deprecated_opts:
+            name = self.get_name(old.group or group_name, old.name or option_name)
+            if name not in os.environ or self.get_name(group_name, option_name) in os.environ:
+                continue
+            found = super().get(old.group or group_name, old.name or option_name, opt)
+            if name not in self._told:
+                self._told.add(name)
+                current = self.get_name(group_name, option_name)
+                LOG.warning(
+                    "%s is called %s now; the former name is taken until the next release",
+                    name,
+                    current,
+                    extra={"action": "former_option"},
+                )
+        return found
 
 
 class Options(cfg.ConfigOpts):
@@ -58,8 +88,9 @@ def problems(known: Mapping[str, Sequence[cfg.Opt]]) -> Iterator[str]:
     for group, each in known.items():
         for option in each:
             options[variable(group, option.dest)].append(f"[{group}] {option.dest}")
-            for old in option.deprecated_opts:  # oslo.config reads it, too
-                options[variable(old.group or group, old.name)].append(f"[{group}] {option.dest}")
+            for old in option.deprecated_opts:
+                former = variable(old.group or group, old.name or option.dest)
+                options[former].append(f"[{group}] {option.dest}")
     for name in sorted(os.environ):
         if len(options.get(name, ())) > 1:
             yield f"{name}: it is {' and '.join(options[name])}; set these in a file"

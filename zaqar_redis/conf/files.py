@@ -45,7 +45,7 @@ def _sections(path: str) -> _Sections:
 
 def names_of(group: str, option: cfg.Opt) -> list[tuple[str, str]]:
     """Returns group and name of an option, and those that it had before."""
-    former = [(old.group or group, old.name) for old in option.deprecated_opts]
+    former = [(old.group or group, old.name or option.dest) for old in option.deprecated_opts]
     return [(group, option.dest), *former]
 
 
@@ -56,10 +56,10 @@ def _normalized(group: str) -> str:
 
 def _unknown(path: str, sections: _Sections, known: Groups) -> Iterator[str]:
     options: dict[str, set[str]] = {_normalized(group): set() for group in known}
-    for group, each in known.items():
-        for option in each:
-            for of, name in names_of(group, option):
-                options[_normalized(of)].add(name)
+    for of, each in known.items():
+        for one in each:
+            for group, name in names_of(of, one):
+                options[_normalized(group)].add(name)
     for group, given in sections.items():
         names = options.get(_normalized(group))
         if names is None:
