@@ -182,42 +182,17 @@ def test_config_check_reports_a_single_problem(
     assert "geheim" not in captured
 
 
-@pytest.mark.parametrize(
-    ("text", "option", "exporter"),
-    [
-        ("[tracing]\nenabled = true", "[tracing] enabled", "trace_exporter"),
-        ("[metrics]\notlp_interval = 10", "[metrics] otlp_interval", "metric_exporter"),
-    ],
-)
 def test_config_check_without_opentelemetry_names_the_extra(
-    in_process: CommandLine,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    text: str,
-    option: str,
-    exporter: str,
-) -> None:
-    monkeypatch.delitem(sys.modules, "zaqar_redis.metrics.otlp", raising=False)
-    monkeypatch.delattr("zaqar_redis.metrics.otlp", raising=False)
-    # What is None cannot be imported.
-    missing = f"opentelemetry.exporter.otlp.proto.http.{exporter}"
-    monkeypatch.setitem(sys.modules, missing, None)
-    file = tmp_path / "zaqar_redis.conf"
-    file.write_text(text)
-    refused = in_process.refused("config", "check", "--config-file", str(file))
-    assert f"{option}: it needs OpenTelemetry" in refused
-    assert "pip install '.[opentelemetry]'" in refused
-
-
-def test_config_check_reports_a_variable_that_opentelemetry_refuses(
     in_process: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER", "nobody")
+    # What is None cannot be imported.
+    missing = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
+    monkeypatch.setitem(sys.modules, missing, None)
     file = tmp_path / "zaqar_redis.conf"
-    file.write_text("[metrics]\notlp_interval = 10")
+    file.write_text("[tracing]\nenabled = true")
     refused = in_process.refused("config", "check", "--config-file", str(file))
-    assert "[metrics] otlp_interval: OpenTelemetry refuses the variables OTEL_*" in refused
-    assert "'nobody'" in refused
+    assert "[tracing] enabled: it needs OpenTelemetry" in refused
+    assert "pip install '.[opentelemetry]'" in refused
 
 
 @pytest.mark.parametrize(

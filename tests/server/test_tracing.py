@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,7 @@ from tests.api.client import NOTHING, ZaqarTestClient
 from tests.support import servers
 from tests.support.backends import Backend
 from tests.support.collector import Collector, attributes
+from zaqar_redis.api import tracing
 
 QUEUE = "/v2/queues/{queue}"
 
@@ -136,3 +138,14 @@ def test_requests_are_answered_while_the_collector_is_away(
         api = ZaqarTestClient(http, service.url, project)
         for _ in range(100):
             assert api.post("q", {"body": 1}).status_code == 201
+
+
+def test_header_that_cannot_be_sent_is_logged_without_its_value(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "a: geheim")
+    create = tracing.load(tracing.TracingSettings(enabled=True))
+    assert create is not None
+    asyncio.run(create().close())
+    assert "a header in OTEL_EXPORTER_OTLP_HEADERS" in caplog.text
+    assert "geheim" not in caplog.text

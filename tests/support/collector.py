@@ -7,13 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import urlsplit
 
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 AnyValue = str | int
@@ -24,11 +19,6 @@ class Collector:
         """*port*: 0 is any free port."""
         #: in the order in which they came
         self.spans: list[Span] = []
-        #: each time that metrics came, these by their names
-        self.metrics: list[dict[str, Metric]] = []
-        #: how many requests were refused
-        self.refused = 0
-        self.refuses = False
         #: of the process that sent the last ones
         self.resource: dict[str, AnyValue] = {}
         collector = self
@@ -36,14 +26,8 @@ class Collector:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 data = self.rfile.read(int(self.headers["Content-Length"]))
-                if collector.refuses:
-                    collector.refused += 1
-                    self.send_response(503)
-                    # Longer than any time-out: the exporter gives up at once.
-                    self.send_header("Retry-After", "600")
-                else:
-                    collector.receive(urlsplit(self.path).path, data)
-                    self.send_response(200)
+                collector.receive(data)
+                self.send_response(200)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
@@ -68,13 +52,7 @@ class Collector:
         self._thread.join()
         self._server.server_close()
 
-    def receive(self, path: str, data: bytes) -> None:
-        if path == "/v1/metrics":
-            [of_parent] = ExportMetricsServiceRequest.FromString(data).resource_metrics
-            self.resource = attributes(of_parent.resource)
-            [only] = of_parent.scope_metrics
-            self.metrics.append({metric.name: metric for metric in only.metrics})
-            return
+    def receive(self, data: bytes) -> None:
         for of_process in ExportTraceServiceRequest.FromString(data).resource_spans:
             self.resource = attributes(of_process.resource)
             for of_scope in of_process.scope_spans:

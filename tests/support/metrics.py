@@ -4,18 +4,14 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import statistics
 import time
 from collections.abc import Iterator, Mapping
 
 import httpx
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.utils import floatToGoString
 
 from tests.support import servers
-from tests.support.collector import attributes
 
 #: By name and labels.
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -64,23 +60,6 @@ class Scraper:
         )
 
 
-def samples_of(metrics: Mapping[str, Metric]) -> Samples:
-    """Returns the values that a collector has received, as a scrape has them."""
-    found: Samples = {}
-    for name, metric in metrics.items():
-        for number in (*metric.sum.data_points, *metric.gauge.data_points):
-            found[name, _labels(number)] = number.as_double
-        for histogram in metric.histogram.data_points:
-            labels = _labels(histogram)
-            found[f"{name}_count", labels] = histogram.count
-            found[f"{name}_sum", labels] = histogram.sum
-            bounds = [*map(floatToGoString, histogram.explicit_bounds), "+Inf"]
-            totals = itertools.accumulate(histogram.bucket_counts)
-            for bound, total in zip(bounds, totals, strict=True):
-                found[f"{name}_bucket", labels | {("le", bound)}] = total
-    return found
-
-
 def fallen(before: Samples, now: Samples) -> dict[object, tuple[float, float | None]]:
     """Returns counters and histograms that are less than before, or gone: none may be."""
     return {
@@ -89,10 +68,6 @@ def fallen(before: Samples, now: Samples) -> dict[object, tuple[float, float | N
         if name.endswith(("_total", "_count", "_sum", "_bucket"))
         and now.get((name, labels), -1.0) < value
     }
-
-
-def _labels(point: object) -> frozenset[tuple[str, str]]:
-    return frozenset((name, str(value)) for name, value in attributes(point).items())
 
 
 @contextlib.contextmanager

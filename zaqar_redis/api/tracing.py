@@ -10,6 +10,8 @@ final: names of attributes may change.
 from __future__ import annotations
 
 import asyncio
+import logging
+import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +21,6 @@ from zaqar_redis import errors
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
-from zaqar_redis.metrics import telemetry
 from zaqar_redis.records import Message
 
 if TYPE_CHECKING:
@@ -39,6 +40,25 @@ _OPERATIONS = {
     "claims:update": ("renew", "settle"),
     "claims:delete": ("release", "settle"),
 }
+
+
+#: Seconds that a process which stops takes to send what is left.
+_LAST_SECONDS = 3.0
+
+
+class _HeaderFilter(logging.Filter):
+    """Logs that OpenTelemetry cannot read a header without the header: it may be a credential."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg = (
+            "a header in OTEL_EXPORTER_OTLP_HEADERS, or OTEL_EXPORTER_OTLP_TRACES_HEADERS, is "
+            "not sent: write it as name=value, with the value URL-encoded"
+        )
+        record.args = ()
+        return True
+
+
+logging.getLogger("opentelemetry.util.re").addFilter(_HeaderFilter())
 
 
 class TracingSettings(msgspec.Struct, frozen=True):
@@ -139,7 +159,7 @@ class RequestTracing:
     async def close(self) -> None:
         """Sends what is left, for some seconds."""
         sending = asyncio.ensure_future(asyncio.to_thread(self._provider.shutdown))
-        _, unfinished = await asyncio.wait([sending], timeout=telemetry.LAST_SECONDS)
+        _, unfinished = await asyncio.wait([sending], timeout=_LAST_SECONDS)
         if unfinished:
             await asyncio.to_thread(self._exporter.shutdown)  # it retries no more
             await sending
@@ -187,7 +207,25 @@ def load(settings: TracingSettings) -> Callable[[], RequestTracing] | None:
     """
     if not settings.enabled:
         return None
-    with telemetry.needed_by("[tracing] enabled"):
+    try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    except ImportError:
+        raise errors.BadConfiguration(
+            "[tracing] enabled: it needs OpenTelemetry, of the extra opentelemetry: "
+            "pip install '.[opentelemetry]'"
+        ) from None
+    return lambda: RequestTracing(OTLPSpanExporter(), _resource())
 
-    return lambda: RequestTracing(OTLPSpanExporter(), telemetry.service_resource())
+
+def _resource() -> Resource:
+    """Returns what spans of this process say of their sender.
+
+    The environment decides: OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES.
+    """
+    from opentelemetry.sdk.resources import Resource
+
+    # Not every release of the SDK tells instances apart.
+    resource = Resource({"service.instance.id": str(uuid.uuid4())}).merge(Resource.create())
+    if str(resource.attributes["service.name"]).startswith("unknown_service"):  # not set
+        resource = resource.merge(Resource({"service.name": "zaqar_redis"}))
+    return resource

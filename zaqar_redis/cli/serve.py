@@ -120,7 +120,7 @@ class ServicePlanner:
         if urlsplit(uri).scheme == "embedded":
             self._running_uri = self._stack.enter_context(embedded.running(uri))
         metrics = self._metrics_settings = configuration.settings(conf, MetricsSettings)
-        if metrics.wanted:
+        if metrics.port:
             # Prometheus' library takes a tenth of a second, which a service without metrics saves.
             from zaqar_redis.cli.serve_metrics import ServiceMetrics
 
@@ -148,7 +148,7 @@ class ServicePlanner:
             )
         metrics = self._metrics_settings
         if configuration.settings(conf, MetricsSettings) != metrics:
-            _warn_of_restart("[metrics] bind, port and otlp_interval")
+            _warn_of_restart("[metrics] bind and port")
             for name, value in msgspec.structs.asdict(metrics).items():
                 conf.set_override(name, value, group="metrics")
         plan = self._plan(conf, self._running_uri if uri == self._uri else uri, adopt=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zaqar_redis.conf.groups import MetricsSettings
 from zaqar_redis.metrics import definitions
@@ -18,24 +18,14 @@ from zaqar_redis.metrics.reporter import WorkerReporter
 from zaqar_redis.metrics.server import MetricsServer
 from zaqar_redis.metrics.shared import WorkerLock
 
-if TYPE_CHECKING:
-    from zaqar_redis.metrics.otlp import MetricsSender
-
 
 class ServiceMetrics:
-    """Serves the metrics of the workers from their parent process, and sends them."""
+    """Serves the metrics of the workers from their parent process."""
 
     def __init__(self, settings: MetricsSettings) -> None:
         """Listens on the port.  Raises BadConfiguration when that fails."""
         self._merged = MergedMetrics()
-        self._server: MetricsServer | None = None
-        if settings.port:
-            self._server = MetricsServer(settings.bind, settings.port, self._merged)
-        self._sender: MetricsSender | None = None
-        if settings.otlp_interval:
-            from zaqar_redis.metrics.otlp import MetricsSender  # of an extra
-
-            self._sender = MetricsSender(self._merged, settings.otlp_interval)
+        self._server = MetricsServer(settings.bind, settings.port, self._merged)
         #: of the worker that reads the chosen queues
         self.lock = WorkerLock()
 
@@ -45,12 +35,11 @@ class ServiceMetrics:
             "when_ready": self._on_ready,
             "pre_fork": self._before_fork,
             "post_fork": self._after_fork,
-            "on_exit": self._on_exit,
         }
 
     @contextlib.asynccontextmanager
     async def of_this_process(self) -> AsyncIterator[None]:
-        """Serves and sends what this process counts, which has no workers."""
+        """Serves what this process counts, which has no workers."""
         slot = self._merged.open_slot()
         slot.begin()
         reporter = WorkerReporter(slot)
@@ -60,7 +49,6 @@ class ServiceMetrics:
             yield
         finally:
             await reporter.stop()
-            self._on_exit(None)
 
     def count_log_events(self) -> None:
         """Counts the events of the log, which has just begun."""
@@ -68,19 +56,12 @@ class ServiceMetrics:
 
     def _on_ready(self, arbiter: Any) -> None:
         self.count_log_events()
-        for each in (self._server, self._sender):
-            if each is not None:
-                each.start()
+        self._server.start()
 
     def _before_fork(self, arbiter: Any, worker: Any) -> None:
         worker.slot = self._merged.open_slot()
 
     def _after_fork(self, arbiter: Any, worker: Any) -> None:
-        if self._server is not None:
-            self._server.close()
+        self._server.close()
         definitions.reset()
         worker.slot.begin()
-
-    def _on_exit(self, arbiter: Any) -> None:
-        if self._sender is not None:
-            self._sender.close()  # workers have reported for the last time

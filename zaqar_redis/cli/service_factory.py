@@ -45,7 +45,6 @@ from zaqar_redis.conf.groups import (
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.settings import BatchSettings
-from zaqar_redis.metrics import telemetry
 from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.notifier import NotifierSettings
 from zaqar_redis.notify.settings import HttpSettings
@@ -76,7 +75,7 @@ def problems(conf: cfg.ConfigOpts) -> list[str]:
     Invalid values of single options are left to `zaqar_redis.conf.problems`.
     """
     found: list[str] = []
-    for part in (_server, _store, _access, _channels, _metrics, _targets, tracing):
+    for part in (_server, _store, _access, _channels, _targets, tracing):
         try:
             part(conf)
         except cfg.Error:
@@ -141,13 +140,6 @@ def _targets(conf: cfg.ConfigOpts) -> None:
             "[notification] require_confirmation: subscribers confirm by pre-signed URLs; set "
             "[signed_url] secret_key"
         )
-
-
-def _metrics(conf: cfg.ConfigOpts) -> None:
-    if configuration.settings(conf, MetricsSettings).otlp_interval:
-        with telemetry.needed_by("[metrics] otlp_interval"):
-            from zaqar_redis.metrics import otlp
-        otlp.create_exporter()
 
 
 def _access(conf: cfg.ConfigOpts) -> None:
@@ -354,8 +346,8 @@ def settings(conf: cfg.ConfigOpts) -> ApiSettings:
     quota = configuration.settings(conf, QuotaSettings)
     websocket = configuration.settings(conf, WebSocketSettings)
     api = configuration.settings(conf, ApiSettings)
-    wanted = configuration.settings(conf, MetricsSettings).wanted
-    metrics = configuration.settings(conf, QueueMetricsSettings) if wanted else None
+    is_measured = configuration.settings(conf, MetricsSettings).port
+    metrics = configuration.settings(conf, QueueMetricsSettings) if is_measured else None
     return msgspec.structs.replace(
         api,
         limits=limits,

@@ -86,19 +86,6 @@ class MetricsSettings(Struct, frozen=True):
         Port(type_name="port value"),
         "Port on which metrics are served for Prometheus, at /metrics; 0: none.",
     ] = 0
-    otlp_interval: Annotated[
-        int,
-        Meta(ge=0),
-        "Seconds between two times that the same metrics are sent to an OpenTelemetry collector, "
-        "by OTLP, with or without a port; 0: they are not sent. The variables OTEL_* of the "
-        "environment say where, e.g. OTEL_EXPORTER_OTLP_ENDPOINT. It needs the extra "
-        "opentelemetry.",
-    ] = 0
-
-    @property
-    def wanted(self) -> bool:
-        """Whether anybody gets metrics."""
-        return bool(self.port or self.otlp_interval)
 
 
 class ProcessSettings(Struct, frozen=True):

@@ -7,6 +7,7 @@ It asks neither a worker nor a store, so it answers whatever happens to them.
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 import socketserver
 import threading
@@ -16,7 +17,6 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 
 from zaqar_redis import errors
-from zaqar_redis.metrics import threads
 from zaqar_redis.metrics.merged import MergedMetrics
 
 #: Requests at a time; further connections are closed.  Prometheus sends one, and so do others.
@@ -79,7 +79,13 @@ class MetricsServer:
 
     def start(self) -> None:
         """Serves from now on, until the process ends."""
-        threads.start(self._server.serve_forever, "metrics")
+        # It and its threads inherit this mask: a signal is for the main thread, and has to wake it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            serve = self._server.serve_forever
+            threading.Thread(target=serve, name="metrics", daemon=True).start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def close(self) -> None:
         """Closes the port in this process: a worker does not hold it against the next start."""

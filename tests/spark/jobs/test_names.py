@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from tests.spark.jobs.archives import archive, archived, files
@@ -56,13 +55,6 @@ def listed_elsewhere(format: str, target: Path, spark: SparkSession) -> Counter[
     if format == tables.DELTA:
         table = DeltaTable(str(target)).to_pyarrow_dataset().to_table(["project", "queue"])
         rows = table.to_pylist()
-    elif format == tables.ICEBERG:
-        folder = target / "_zaqar" / "iceberg"
-        catalog = SqlCatalog(
-            "zaqar", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}"
-        )
-        found = catalog.load_table("zaqar.archive").scan(selected_fields=("project", "queue"))
-        rows = found.to_arrow().to_pylist()
     else:
         reader = spark.read.schema(layout.WITH_DATE).parquet(str(target))
         rows = [row.asDict() for row in reader.select("project", "queue").collect()]

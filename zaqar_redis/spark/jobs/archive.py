@@ -49,13 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="plain files, or a table of them; fixed by the first run (parquet)",
     )
     parser.add_argument(
-        "--catalog",
-        metavar="URI|NAME",
-        help="of Iceberg: a database, or a catalogue that pyiceberg is configured for "
-        "(a SQLite file within TARGET)",
-    )
-    parser.add_argument("--table", help="of Iceberg: namespace and name (zaqar.archive)")
-    parser.add_argument(
         "--no-compact", action="store_false", dest="compact", help="leave small files as they are"
     )
     parser.add_argument(

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs.archiving import layout, tables, transaction_log
@@ -27,10 +26,6 @@ class ArchiveSettings:
 
     #: None: that of the archive, or Parquet
     format: str | None = None
-    #: of an Iceberg table; None: one within the archive
-    catalog: str | None = None
-    #: of an Iceberg table, with its namespace
-    table: str | None = None
     compact: bool = True
     #: messages
     per_batch: int = PER_BATCH
@@ -44,13 +39,6 @@ def check(settings: ArchiveSettings) -> None:
     """Raises BadConfiguration for settings that are never valid."""
     if settings.format is not None:
         tables.check(settings.format)
-    if settings.table is not None and not settings.table.rpartition(".")[0]:
-        raise errors.BadConfiguration(f'--table: "{settings.table}" is not like namespace.name')
-    if settings.catalog is not None and urlsplit(settings.catalog).password:
-        raise errors.BadConfiguration(
-            "--catalog: with a password it must be one that pyiceberg is configured for, "
-            "given by its name: the archive keeps what is given here"
-        )
 
 
 def check_project(files: HadoopFolder, project: str) -> None:
@@ -79,20 +67,14 @@ def head(files: HadoopFolder, log: TransactionLog, settings: ArchiveSettings) ->
     found = log.head()
     if found is None:
         return _begun(files, log, settings)
-    for name in ("format", "catalog", "table"):
-        wanted, is_ = getattr(settings, name), getattr(found, name)
-        if wanted not in (None, is_):
-            raise errors.BadConfiguration(
-                f"--{name}: {files.root} was begun with {is_ or 'none'}, not with {wanted}"
-            )
+    if settings.format not in (None, found.format):
+        raise errors.BadConfiguration(
+            f"--format: {files.root} was begun with {found.format}, not with {settings.format}"
+        )
     return found
 
 
 def _begun(files: HadoopFolder, log: TransactionLog, settings: ArchiveSettings) -> ArchiveHeader:
     if strange := [name for name in files.names("") if not name.startswith(("_", "."))]:
         raise JobRefused(f"{files.root} is no archive of queues, and has {strange[0]} in it")
-    format = settings.format or tables.PARQUET
-    for name, given in (("catalog", settings.catalog), ("table", settings.table)):
-        if given is not None and format != tables.ICEBERG:
-            raise errors.BadConfiguration(f"--{name}: only --format iceberg has one, not {format}")
-    return log.begin(format, settings.catalog, settings.table)
+    return log.begin(settings.format or tables.PARQUET)

@@ -10,10 +10,10 @@ from zaqar_redis import errors
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
 from zaqar_redis.spark.jobs.archiving.transaction_log import ArchiveHeader, Manifest
 
-PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
-FORMATS = (PARQUET, DELTA, ICEBERG)
+PARQUET, DELTA = "parquet", "delta"
+FORMATS = (PARQUET, DELTA)
 #: Library of each format, which is also the name of its module.
-_LIBRARIES = {DELTA: "deltalake", ICEBERG: "pyiceberg"}
+_LIBRARIES = {DELTA: "deltalake"}
 
 
 class TableFormat(Protocol):
@@ -42,15 +42,16 @@ def check(format: str) -> None:
 def opened(files: HadoopFolder, head: ArchiveHeader) -> TableFormat | None:
     """Returns the table of an archive; None: plain files.
 
-    Raises BadConfiguration when the library is missing, or the catalogue is of no use.
+    Raises BadConfiguration when the library is missing, or the format is not known.
     """
+    if head.format not in FORMATS:
+        raise errors.BadConfiguration(
+            f"{files.root} is an archive of the format {head.format}; this release knows "
+            f"{' and '.join(FORMATS)}"
+        )
     check(head.format)
     if head.format == DELTA:
         from zaqar_redis.spark.jobs.archiving.delta import DeltaFormat
 
         return DeltaFormat(files, head)
-    if head.format == ICEBERG:
-        from zaqar_redis.spark.jobs.archiving.iceberg import IcebergFormat
-
-        return IcebergFormat(files, head)
     return None

@@ -23,7 +23,7 @@ import contextlib
 import functools
 import uuid
 from collections.abc import Container, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
 from zaqar_redis import errors
@@ -56,9 +56,6 @@ class ArchiveHeader:
     format: str
     #: id of the writer in tables
     id: str
-    #: of an Iceberg table: its catalogue, None for that within the archive, and its name
-    catalog: str | None = None
-    table: str | None = None
     version: int = _VERSION
 
 
@@ -180,10 +177,14 @@ class TransactionLog:
                 f"{self._files.root} is an archive of version {record['version']}; "
                 f"this program knows version {_VERSION}"
             )
-        return ArchiveHeader(**record) if record is not None else None
+        if record is None:
+            return None
+        # Archives of earlier versions also name the catalogue of a table.
+        known = {each.name: record[each.name] for each in fields(ArchiveHeader)}
+        return ArchiveHeader(**known)
 
-    def begin(self, format: str, catalog: str | None, table: str | None) -> ArchiveHeader:
-        head = ArchiveHeader(format, uuid.uuid4().hex, catalog, table)
+    def begin(self, format: str) -> ArchiveHeader:
+        head = ArchiveHeader(format, uuid.uuid4().hex)
         self._files.write(HEAD, asdict(head))
         return head
 
