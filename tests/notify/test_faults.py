@@ -199,8 +199,10 @@ def test_kill_repeats_to_quick_subscribers_nothing_that_a_slow_one_has_had_for_l
     server: servers.RedisServer, store: ContractStore, endpoint: FaultEndpoint
 ) -> None:
     slow = subscribe(store, endpoint.uri("/slow"), concurrency=2, timeout=60)
-    subscribe(store, endpoint.uri("/steady"))
-    with notifier(server.uri, OPTIONS) as running:
+    # Longer than a machine stands still: after that an attempt, or the lease, has ended.
+    subscribe(store, endpoint.uri("/steady"), timeout=60)
+    options = {"notification": {**OPTIONS["notification"], "lease": 6}}
+    with notifier(server.uri, options) as running:
         posted = post(store, 0, 50)
         wait_for_firsts(endpoint, "/steady", posted)
         # What is under way waits, too, for all that anybody knows.
