@@ -6,8 +6,7 @@
 
 starts servers of its own in temporary folders, loads them over loopback and unix sockets
 only, and stops them, also after Ctrl-C. It prints Markdown. It needs redis-server on PATH,
-python-socketio for the part *fanout*, 20 000 open files for *idle*, and an idle machine
-with two cores.
+20 000 open files for *idle*, and an idle machine with two cores.
 
 Clients share the machine with the measured servers. They are plain sockets that count
 deliveries; no SDK, no TLS, no network, no append-only file.
@@ -43,7 +42,7 @@ def main() -> int:
         given: argparse.Namespace, stack: contextlib.ExitStack
     ) -> Mapping[str, MeasurePart]:
         websocket_peers.raise_open_files_limit(
-            3 * given.subscribers + given.idle + given.returning + _OTHER_FILES
+            2 * given.subscribers + given.idle + given.returning + _OTHER_FILES
         )
         runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
         rounds, seconds = given.rounds, given.seconds

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast one worker delivers the publications of a channel to all its subscribers.
 
-The same clients count deliveries of our service and of python-socketio, with the same
-number of publications in flight.  One of the clients is checked in full: it must get every
-publication once, and in order.
+Clients count deliveries of channels without history, and of channels that keep one.  One of the
+clients is checked in full: it must get every publication once, and in order.
 """
 
 from __future__ import annotations
@@ -11,15 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
 
 import msgspec
-import socketio
 
-from benchmarks.channels import socketio_server
 from benchmarks.channels.websocket_peers import Dialogue, WebSocketPeer, WebSocketPeers, frames
 from benchmarks.support import deployment
 from benchmarks.support.figures import Figures
@@ -27,7 +23,6 @@ from benchmarks.support.processes import cpu_seconds
 from benchmarks.support.rounds import in_turns, print_progress
 from tests.support import servers
 from zaqar_redis import clock
-from zaqar_redis.benchmarks import servers as bench_servers
 from zaqar_redis.benchmarks.report import spread
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 from zaqar_redis.keyspace import client as keyspace
@@ -36,7 +31,7 @@ from zaqar_redis.realtime.engine import HistoryOptions
 from zaqar_redis.realtime.engines.redis import RedisEngine
 from zaqar_redis.realtime.node import packing
 
-CHANNEL = "news"
+_CHANNEL = "news"
 #: Occurs once in each publication.
 _MARK = b'"delivered"'
 _NUMBER = re.compile(rb'"n":(\d+)')
@@ -44,6 +39,9 @@ _NUMBER = re.compile(rb'"n":(\d+)')
 _FILL = "x" * 120
 #: Publications in flight: of a busy channel, and of one with pauses.
 _BUSY, _QUIET = 32, 1
+#: Labels of contenders: without history, and with it and checked positions.
+_PLAIN, _KEPT = "zaqar-redis", "zaqar-redis, kept"
+_TARGETS = {(_BUSY, _PLAIN): ("≥", 100_000)}
 #: Clients that connect at a time.
 _AT_ONCE = 200
 #: Seconds without a delivery after which missing deliveries count as lost.
@@ -56,7 +54,6 @@ _JOIN: Dialogue = [
     (b'{"id":1,"connect":{}}', lambda data: b'"id":1' in data),
     (b'{"id":2,"subscribe":{"channel":"news"}}', lambda data: b'"id":2' in data),
 ]
-_JOIN_ROOM: Dialogue = [(b"", lambda data: b'"sid"' in data), (b"40", lambda data: b"40{" in data)]
 
 #: Publishes the publications with these numbers.
 Publish = Callable[[range], None]
@@ -149,11 +146,8 @@ def measure(
 ) -> None:
     with contextlib.ExitStack() as stack:
         contenders = [
-            _ours(stack, runner, "zaqar-redis", subscribers, history_options=None),
-            _socketio(stack, "python-socketio", subscribers),
-            _ours(
-                stack, runner, "zaqar-redis, kept", subscribers, history_options=_HISTORY_OPTIONS
-            ),
+            _contender(stack, runner, _PLAIN, subscribers, history_options=None),
+            _contender(stack, runner, _KEPT, subscribers, history_options=_HISTORY_OPTIONS),
         ]
         for window, name in ((_BUSY, "busy"), (_QUIET, "quiet")):
             _take_turns(found, name, window, contenders, rounds, seconds)
@@ -168,24 +162,18 @@ def _take_turns(
     seconds: float,
 ) -> None:
     part = f"fanout, {name}"
-    ours, theirs, _ = (each.label for each in contenders)
-    busy = window == _BUSY
-    if busy:
-        target = found.figure(part, ours, "deliveries/s", ("≥", 100_000))
-    ratio = found.figure(part, f"{ours} : {theirs}", "ratio", ("≥", 5) if busy else None)
-    by_cpu = found.figure(part, f"{theirs} : {ours}", "CPU time", ("≥", 5) if busy else None)
     values_by_label = {
         each.label: [
-            found.figure(part, each.label, unit) for unit in ("deliveries/s", "µs of CPU", "ms")
+            found.figure(part, each.label, "deliveries/s", _TARGETS.get((window, each.label))),
+            *(found.figure(part, each.label, unit) for unit in ("µs of CPU", "ms")),
         ]
         for each in contenders
     }
     for each in contenders:
         each.run(min(_WARM_UP, seconds), window)
     for number, order in in_turns(contenders, rounds):
-        passes = {}
         for each in order:
-            done = passes[each.label] = each.run(seconds, window)
+            done = each.run(seconds, window)
             for values, value in zip(
                 values_by_label[each.label], (done.rate, done.cpu, done.delay * 1e3), strict=True
             ):
@@ -194,13 +182,9 @@ def _take_turns(
                 f"{part}: round {number} of {rounds}, {each.label}: {done.rate:.0f} deliveries/s, "
                 f"{done.cpu:.2f} µs of CPU each"
             )
-        if busy:
-            target.append(passes[ours].rate)
-        ratio.append(passes[ours].rate / passes[theirs].rate)
-        by_cpu.append(passes[theirs].cpu / passes[ours].cpu)
 
 
-def _ours(
+def _contender(
     stack: contextlib.ExitStack,
     runner: asyncio.Runner,
     label: str,
@@ -217,7 +201,7 @@ def _ours(
         }
     running = stack.enter_context(servers.service(store.uri, options={"channels": channels}))
     [worker] = running.workers()
-    websocket_peers = WebSocketPeers(running.port, "/connection/websocket")
+    websocket_peers = WebSocketPeers(running.port)
     stack.callback(websocket_peers.close)
     websocket_peers.connect([_JOIN] * subscribers, _AT_ONCE)
     engine = start_engine(stack, runner, store.uri)
@@ -230,7 +214,7 @@ def _ours(
         ]
         await asyncio.gather(
             *(
-                engine.history.publish(f"default/{CHANNEL}", each, history_options)
+                engine.history.publish(f"default/{_CHANNEL}", each, history_options)
                 for each in payloads
             )
         )
@@ -247,27 +231,6 @@ def start_engine(stack: contextlib.ExitStack, runner: asyncio.Runner, uri: str) 
     runner.run(client.start())
     stack.callback(lambda: runner.run(client.close()))
     return RedisEngine(client, clock.process)
-
-
-def _socketio(stack: contextlib.ExitStack, label: str, subscribers: int) -> FanoutContender:
-    store = deployment.redis_server(stack)
-    process, port = stack.enter_context(
-        bench_servers.running(
-            "python-socketio",
-            lambda port: [sys.executable, "-m", socketio_server.__name__, str(port), store.uri],
-            {},
-        )
-    )
-    websocket_peers = WebSocketPeers(port, "/socket.io/?EIO=4&transport=websocket")
-    stack.callback(websocket_peers.close)
-    websocket_peers.connect([_JOIN_ROOM] * subscribers, _AT_ONCE)
-    manager = socketio.RedisManager(store.uri, write_only=True)
-
-    def publish(numbers: range) -> None:
-        for number in numbers:
-            manager.emit(CHANNEL, _data(number), room=socketio_server.ROOM)
-
-    return FanoutContender(label, process, websocket_peers, publish)
 
 
 def _data(number: int) -> dict[str, object]:

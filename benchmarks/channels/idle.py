@@ -37,7 +37,7 @@ def measure(figures: Figures, rounds: int, seconds: int, clients: int) -> None:
             running = _service(stack, seconds)
             [worker] = running.workers()
             before = resident_bytes(worker)
-            websocket_peers = WebSocketPeers(running.port, "/connection/websocket")
+            websocket_peers = WebSocketPeers(running.port)
             stack.callback(websocket_peers.close)
             dialogues = [join_dialogue(n, f"channel-{n % _CHANNELS}") for n in range(clients)]
             start = time.perf_counter()

@@ -74,7 +74,7 @@ def _channel(number: int) -> str:
 
 def _join(port: int, clients: int) -> list[wire.StreamPosition]:
     """Subscribes all clients and drops them; returns their stream positions."""
-    websocket_peers = WebSocketPeers(port, "/connection/websocket")
+    websocket_peers = WebSocketPeers(port)
     with contextlib.closing(websocket_peers):
         peers = websocket_peers.connect(
             [join_dialogue(n, _channel(n)) for n in range(clients)], _AT_ONCE
@@ -85,7 +85,7 @@ def _join(port: int, clients: int) -> list[wire.StreamPosition]:
 
 def _reconnect(port: int, positions: list[wire.StreamPosition]) -> float:
     """Returns the seconds until all have recovered.  Raises BenchmarkFailed if one has not."""
-    websocket_peers = WebSocketPeers(port, "/connection/websocket")
+    websocket_peers = WebSocketPeers(port)
     dialogues = [join_dialogue(n, _channel(n), position) for n, position in enumerate(positions)]
     with contextlib.closing(websocket_peers):
         start = time.perf_counter()

@@ -2,7 +2,7 @@
 """Many WebSocket clients in one process, as cheap as possible: the server is measured.
 
 No asyncio and no library: sockets, one epoll, and only those parts of RFC 6455 that are
-needed with well-behaved servers.
+needed with a well-behaved server.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _ANSWER_TIMEOUT_SECONDS = 60.0
 #: SO_LINGER of 0: closing resets the connection, as if it were lost.
 _ABRUPT = struct.pack("ii", 1, 0)
 _UPGRADE = (
-    "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"
+    "GET /connection/websocket HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"
     "Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
 #: A ping of the client protocol, as a frame.
 _PING = b"\x81\x02{}"
 _KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 
-#: A message to send, if not empty, and whether the data since then is the whole reply.
+#: A message to send, and whether the data since then is the whole reply.
 Step = tuple[bytes, Callable[[bytes], bool]]
 #: All messages that a client sends until it is ready.
 Dialogue = Sequence[Step]
@@ -63,9 +63,9 @@ class WebSocketPeer:
 
 
 class WebSocketPeers:
-    def __init__(self, port: int, path: str) -> None:
+    def __init__(self, port: int) -> None:
         self._port = port
-        self._upgrade = _UPGRADE.format(path=path, port=port, key=_KEY).encode()
+        self._upgrade = _UPGRADE.format(port=port, key=_KEY).encode()
         self._epoll = select.epoll()
         self.peers: dict[int, WebSocketPeer] = {}
 
@@ -111,12 +111,9 @@ class WebSocketPeers:
         peer.step += 1
         if peer.step == len(peer.dialogue):
             return True
-        peer.data = peer.data.partition(b"\r\n\r\n")[2] if peer.step == 0 else b""
-        words, _ = peer.dialogue[peer.step]
-        if words:
-            peer.send(words)
-            return False
-        return self._advance(peer)
+        peer.data = b""
+        peer.send(peer.dialogue[peer.step][0])
+        return False
 
     def poll(self, seconds: float) -> Iterator[WebSocketPeer]:
         """Yields clients with new data, as soon as there is any.

@@ -88,9 +88,8 @@ def _counted(
     stack: contextlib.ExitStack,
     label: str,
     store: servers.RedisServer | RedisCluster,
-    uri: str | None = None,
 ) -> CountedService:
-    running = stack.enter_context(servers.service(uri or store.uri))
+    running = stack.enter_context(servers.service(store.uri))
     counted = CountedService(label, running, store)
     stack.callback(counted.close)
     counted.post(1, 1)  # to warm up

@@ -41,7 +41,7 @@ def measure(figures: Figures, rounds: int, seconds: float) -> None:
             running = stack.enter_context(
                 servers.service(store.uri, options={"channels": channels})
             )
-            peers = WebSocketPeers(running.port, "/connection/websocket")
+            peers = WebSocketPeers(running.port)
             stack.callback(peers.close)
             peers.connect([_JOIN] * _CLIENTS, _CLIENTS)
             processes = (*running.workers(), store.pid)

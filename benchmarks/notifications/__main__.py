@@ -12,9 +12,6 @@ of the same messages in hundreds. fanout: it forwards one message to many queues
 post to each.
 http: a process of zaqar-redis notify delivers a backlog to an endpoint, each message by itself and
 a hundred in a request, compared with a loop that posts the same bodies with the same HTTP client.
-elsewhere: posts to a queue by HTTP at rest, compared with the same while a topic of the same store
-fans out to many queues, by a process of zaqar-redis notify. stock: webhooks of stock Zaqar with its
-own Redis driver under gunicorn, compared with ours; both deliver in the one worker of the service.
 """
 
 from __future__ import annotations
@@ -23,14 +20,12 @@ import contextlib
 from argparse import Namespace
 from collections.abc import Mapping
 
-from benchmarks.notifications.elsewhere import PostsElsewhere
 from benchmarks.notifications.pairs import PairedFigures
 from benchmarks.notifications.queues import QueueDelivery
-from benchmarks.notifications.stock import BesideStock
 from benchmarks.notifications.webhooks import WebhookDelivery
 from benchmarks.support.program import MeasurePart, PartsProgram
 
-PARTS = ("posts", "forward", "fanout", "http", "elsewhere", "stock")
+PARTS = ("posts", "forward", "fanout", "http")
 
 
 def main() -> int:
@@ -46,8 +41,6 @@ def main() -> int:
             "forward": queues.forward,
             "fanout": queues.fanout,
             "http": WebhookDelivery(given, found).measure,
-            "elsewhere": PostsElsewhere(given, found).measure,
-            "stock": BesideStock(given, found).measure,
         }
 
     return program.run(prepare, found)

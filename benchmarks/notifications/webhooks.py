@@ -15,15 +15,15 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 
+import aiohttp
 import uvloop
 
-from benchmarks.http_clients import aiohttp_posts
 from benchmarks.notifications.pairs import PairedFigures
 from benchmarks.notifications.store import BODY, PROJECT, TTL, NotifiedStore
+from benchmarks.notifications.webhook_endpoint import WebhookEndpoint204
 from benchmarks.support import deployment
 from benchmarks.support.processes import cpu_seconds
 from benchmarks.support.rounds import in_turns, print_progress
-from benchmarks.support.webhook_endpoint import WebhookEndpoint204
 from tests.support import notifiers, servers
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 from zaqar_redis.notify import payloads
@@ -36,12 +36,13 @@ from zaqar_redis.service.subscription_options import (
 )
 
 #: Of the configuration of a notifier whose endpoints are on this machine.
-LOOPBACK = {"notification": {"allowed_networks": "127.0.0.0/8"}}
+_LOOPBACK = {"notification": {"allowed_networks": "127.0.0.0/8"}}
 #: Messages in a batch, and messages delivered for each second of a round.
 _BATCHES = {1: 5000, 100: 50_000}
 _TARGET = ("≥", 0.7)
 _TIMEOUT_SECONDS = 120.0
 _QUEUE = "source"
+_HEADERS = {"Content-Type": "application/json"}
 
 
 class WebhookDelivery:
@@ -113,12 +114,14 @@ def _post(endpoint: WebhookEndpoint204, body: bytes, requests: int) -> float:
 
     async def run() -> None:
         left = iter(range(requests))
+        connector = aiohttp.TCPConnector(limit=CONCURRENCY_MAX)
 
         async def send() -> None:
             for _ in left:
-                await post()
+                async with session.post(endpoint.url, data=body, headers=_HEADERS) as answer:
+                    await answer.read()
 
-        async with aiohttp_posts(endpoint.url, CONCURRENCY_MAX, body) as post:
+        async with aiohttp.ClientSession(connector=connector) as session:
             await asyncio.gather(*(send() for _ in range(CONCURRENCY_MAX)))
 
     before = cpu_seconds(os.getpid())
@@ -139,7 +142,7 @@ def _deliver(
     posts = [store.post(_QUEUE, number) for number in _hundreds(messages)]
     store.run(store.each(posts))
     until = time.monotonic() + _TIMEOUT_SECONDS
-    with notifiers.notifier(redis.uri, LOOPBACK) as running:
+    with notifiers.notifier(redis.uri, _LOOPBACK) as running:
         endpoint.wait_for(1, until)
         before = cpu_seconds(running.process.pid)
         if not endpoint.wait_for(messages, until):

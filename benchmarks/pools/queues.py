@@ -13,7 +13,8 @@ import os
 import random
 from collections.abc import Callable
 
-from benchmarks.support import deployment, request_load
+from benchmarks.pools import request_load
+from benchmarks.support import deployment
 from benchmarks.support.rounds import (
     CPU,
     TIME,

@@ -8,8 +8,8 @@ starts a redis-server and a Spark session of its own with two cores, and posts m
 200 bytes.  In a round each contender makes a whole pass over them; they take turns, and the
 first round does not count.  Targets are compared with the median of the rounds.
 The run stops what it started, also after Ctrl-C, and prints Markdown.  It needs
-redis-server, wrk and Java 17, 1 GB of memory for each million messages, ten times that for
-the part *memory*, and an idle machine with two cores.
+redis-server and Java 17, 1 GB of memory for each million messages, and an idle machine with
+two cores.
 
 All is on one machine, over a unix socket.  *latency* has one run instead of rounds.
 """
@@ -22,20 +22,18 @@ from collections.abc import Mapping
 
 import pyspark
 
-from benchmarks.spark import memory, read, stream, together, write
+from benchmarks.spark import read, stream, write
 from benchmarks.spark.testbed import SparkTestbed
 from benchmarks.support.figures import Figures
 from benchmarks.support.program import MeasurePart, PartsProgram
 
-#: Workers keep the memory of earlier parts, so *memory* is first.
-PARTS = ("memory", "read", "write", "stream", "latency", "together")
+PARTS = ("read", "write", "stream", "latency")
 
 
 def main() -> int:
     program = PartsProgram("spark", __doc__, PARTS)
     program.add_number("--messages", 10_000, 1_000_000, 1_000_000, "in the queue")
-    what = "for which latency is measured; *together* measures posts for a sixth of it"
-    program.add_number("--seconds", 3, 600, 60, what)
+    program.add_number("--seconds", 3, 600, 60, "for which latency is measured")
     figures = Figures()
 
     def prepare(
@@ -44,12 +42,10 @@ def main() -> int:
         testbed = SparkTestbed(stack, given.messages)
         rounds, seconds = given.rounds, given.seconds
         return {
-            "memory": lambda: memory.measure(testbed, figures, rounds),
             "read": lambda: read.measure(testbed, figures, rounds),
             "write": lambda: write.measure(testbed, figures, rounds),
             "stream": lambda: stream.measure(testbed, figures, rounds),
             "latency": lambda: stream.measure_latency(testbed, figures, seconds),
-            "together": lambda: together.measure(testbed, figures, rounds, max(1, seconds // 6)),
         }
 
     return program.run(prepare, figures, pyspark=pyspark.__version__)

@@ -35,7 +35,7 @@ _LIVE = "live"
 
 
 def measure(testbed: SparkTestbed, figures: Figures, rounds: int) -> None:
-    testbed.fill(QUEUE, testbed.messages)
+    testbed.fill()
     batch = min(_BATCH, testbed.messages // _BATCHES)
     rates = figures.figure("stream", f"batches of {batch} after the first", RATE, ("≥", 120_000))
     for number in range(rounds + 1):

@@ -18,7 +18,7 @@ from zaqar_redis import clock
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.blocking import BlockingClient
-from zaqar_redis.records import NewMessage, Watermarks
+from zaqar_redis.records import NewMessage
 from zaqar_redis.spark.jobs import session
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
@@ -36,23 +36,8 @@ TTL = 86_400
 PUT = 1000
 #: Tasks of a read: one for each core.
 TASKS = 2
-MASTER = f"local[{TASKS}]"
 #: Timeout for Redis to free the memory of a queue.
 _FREEING = 120.0
-
-
-def read_options(uri: str, queue: str) -> dict[str, str]:
-    return {"uri": uri, "project": PROJECT, "subscribe": queue, "minPartitions": str(TASKS)}
-
-
-def spark_settings(folder: str) -> dict[str, str]:
-    """Returns settings that put all files in *folder*, which is removed after the run."""
-    return {
-        "spark.driver.defaultJavaOptions": f"-Djava.io.tmpdir={folder}",
-        "spark.local.dir": folder,
-        "spark.sql.warehouse.dir": f"{folder}/warehouse",
-        "spark.ui.showConsoleProgress": "false",
-    }
 
 
 def drain(frame: DataFrame) -> None:
@@ -75,27 +60,30 @@ class SparkTestbed:
         self.store: servers.RedisServer = deployment.redis_server(stack)
         self.redis = stack.enter_context(self.store.client())
         uri = self.store.uri
-        self.store_config = StoreConfig(uri=uri, control_uri=uri, project=PROJECT, timeout=30.0)
-        self.client: BlockingClient = stack.enter_context(
-            StoreConnections(self.store_config)
-        ).client(uri)
+        config = StoreConfig(uri=uri, control_uri=uri, project=PROJECT, timeout=30.0)
+        self.client: BlockingClient = stack.enter_context(StoreConnections(config)).client(uri)
 
     @functools.cached_property
     def spark(self) -> SparkSession:
-        settings = spark_settings(str(self.folder)) | {
-            # A million rows from a list are in Java's memory more than once.
-            "spark.driver.memory": "4g",
+        settings = {
+            # All files are in the folder, which is removed after the run.
+            "spark.driver.defaultJavaOptions": f"-Djava.io.tmpdir={self.folder}",
+            "spark.local.dir": str(self.folder),
+            "spark.sql.warehouse.dir": f"{self.folder}/warehouse",
+            "spark.ui.showConsoleProgress": "false",
             # At least the number of batches while latency is measured.
             "spark.sql.streaming.numRecentProgressUpdates": "2000",
         }
-        session_context = session.session("benchmark", MASTER, settings, session.NORMAL)
+        master = f"local[{TASKS}]"
+        session_context = session.session("benchmark", master, settings, session.NORMAL)
         self._stack.callback(_end, session_context)
         return session_context.__enter__()
 
-    def frame(self, queue: str = QUEUE) -> DataFrame:
+    def frame(self) -> DataFrame:
         """Returns a frame with all default columns of all messages."""
-        options = read_options(self.store.uri, queue)
-        return self.spark.read.format("zaqar").options(**options).load()
+        options = {"uri": self.store.uri, "project": PROJECT, "subscribe": QUEUE}
+        reader = self.spark.read.format("zaqar").options(**options)
+        return reader.option("minPartitions", str(TASKS)).load()
 
     def post(self, queue: str, count: int = 1) -> None:
         """Appends *count* messages, in one call."""
@@ -104,20 +92,19 @@ class SparkTestbed:
             PROJECT, queue, [message] * count, size=len(BODY), default_ttl=TTL, encrypted=False
         ).run()
 
-    def fill(self, queue: str, count: int) -> Watermarks:
-        """Fills a queue up to *count* messages, of ranks 1 to *count*; it may exist already.
+    def fill(self) -> None:
+        """Fills the queue, from rank 1 on; it may exist already.
 
-        Returns its watermarks.  Raises BenchmarkFailed when they are not as expected.
+        Raises BenchmarkFailed when its watermarks are not as expected.
         """
-        existing = self.count(queue)
+        existing, count = self.count(QUEUE), self.messages
         if existing != count:
             print_progress(f"posting {count} messages")
         for at in range(existing, count, PUT):
-            self.post(queue, min(PUT, count - at))
-        watermarks = RedisRanges(self.client, clock.store).watermarks(PROJECT, queue).run()
+            self.post(QUEUE, min(PUT, count - at))
+        watermarks = RedisRanges(self.client, clock.store).watermarks(PROJECT, QUEUE).run()
         if watermarks is None or (watermarks.first, watermarks.next_rank) != (1, count + 1):
-            raise BenchmarkFailed(f"{queue} has {watermarks} instead of {count} messages")
-        return watermarks
+            raise BenchmarkFailed(f"{QUEUE} has {watermarks} instead of {count} messages")
 
     def count(self, queue: str) -> int:
         return int(self.redis.zcard(keys.of_queue(PROJECT, queue).messages))

@@ -21,10 +21,10 @@ T = TypeVar("T")
 _BATCH = 200
 
 
-def redis_server(stack: contextlib.ExitStack, fsync: str | None = None) -> servers.RedisServer:
-    """Starts Redis.  *fsync*: when the append-only file is synced; None: there is none."""
+def redis_server(stack: contextlib.ExitStack) -> servers.RedisServer:
+    """Starts a Redis without an append-only file."""
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="zr-"))
-    server = servers.RedisServer(Path(folder), fsync=fsync)
+    server = servers.RedisServer(Path(folder))
     stack.callback(server.stop)  # before the start, which may be interrupted
     server.start()
     return server

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from benchmarks.support.processes import cpu_seconds
 from tests.support import servers
 from zaqar_redis.benchmarks.load import WrkLoad
@@ -28,11 +26,9 @@ class CountedService:
         label: str,
         running: servers.RunningService,
         store: servers.RedisServer | RedisCluster,
-        headers: Mapping[str, str] | None = None,
     ) -> None:
-        """*headers*: of all requests, e.g. a credential."""
         self.label = label
-        self._service = MeasuredService(running.url, headers)
+        self._service = MeasuredService(running.url)
         self.close = self._service.close
         self.project = self._service.headers["X-Project-ID"]
         self._workers = running.workers()

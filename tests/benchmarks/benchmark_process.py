@@ -12,9 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
-from benchmarks.support.processes import descendants
 from tests.support import servers
 
 
@@ -63,7 +63,7 @@ class BenchmarkProcess:
             )
         try:
             servers.wait_for(lambda: after in progress.read_text(), after, seconds)
-            started = descendants(process.pid)
+            started = psutil.Process(process.pid).children(recursive=True)
             process.send_signal(stop_signal)
             output, _ = process.communicate(timeout=60)
             assert process.returncode == 130, progress.read_text()
@@ -71,9 +71,7 @@ class BenchmarkProcess:
             process.terminate()
             process.communicate(timeout=60)
             progress.unlink()
-        servers.wait_for(
-            lambda: not [pid for pid in started if Path(f"/proc/{pid}").exists()], "all to end"
-        )
+        servers.wait_for(lambda: not any(each.is_running() for each in started), "all to end")
         assert "the run was interrupted" in output
         assert list(self._folder.iterdir()) == []
         return output, len(started)

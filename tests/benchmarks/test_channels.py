@@ -18,14 +18,14 @@ _ROWS = {
     "fanout": {
         (f"fanout, {channel}", label)
         for channel in ("busy", "quiet")
-        for label in ("zaqar-redis", "python-socketio", "zaqar-redis, kept")
+        for label in ("zaqar-redis", "zaqar-redis, kept")
     },
     "publish": {("publish", "engine"), ("publish", "raw EVALSHA")},
     "idle": {("idle", "worker without"), ("idle", "each connection")},
     "recovery": {("recovery", "CPU of the workers, each client")},
 }
 _TARGETS = {
-    "fanout": ["zaqar-redis", "zaqar-redis : python-socketio", "python-socketio : zaqar-redis"],
+    "fanout": ["zaqar-redis"],
     "publish": ["engine", "engine : raw EVALSHA"],
     "idle": ["worker with 50 connections"],
     "recovery": ["200 clients are back"],

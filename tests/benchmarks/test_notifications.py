@@ -9,15 +9,13 @@ import pytest
 
 from tests.benchmarks.benchmark_process import BenchmarkProcess, rows
 
-_LARGE = [f"--part={part}" for part in ("forward", "fanout", "http", "elsewhere", "stock")]
+_LARGE = [f"--part={part}" for part in ("forward", "fanout", "http")]
 #: Parts, and rows of each.
 _ROWS = {
     "forward": 2,
     "fanout": 2,
     "http, 1 each": 4,
     "http, 100 each": 4,
-    "elsewhere": 2,
-    "stock": 4,
 }
 
 

@@ -13,36 +13,25 @@ _SMALL = ["--messages", "10000", "--rounds", "1", "--seconds", "3"]
 _SOURCE = "data source, 2 tasks"
 #: Figures with a target, and figures that are only reported, by part.
 _TARGETS = {
-    ("memory", "largest worker, 10000 messages"),
-    ("memory", "largest worker, 100000 messages"),
-    ("memory", "time for 10 times as many"),
     ("read", f"{_SOURCE} : raw HMGET"),
-    ("read", f"{_SOURCE} : row tuples, 2 tasks"),
-    ("read", f"{_SOURCE} : list and createDataFrame"),
     ("write", "data source, ledger : raw Lua put"),
     ("write", "data source, ledger : foreachPartition"),
     ("stream", "batches of 2000 after the first"),
     ("latency", "posted to seen, p95"),
     ("latency", "a small trigger, warm"),
     ("latency", "Redis calls of an idle stream"),
-    ("together", "posts beside a job : alone"),
 }
 _WITHOUT_TARGET = {
     ("read", _SOURCE),
     ("read", "raw HMGET"),
-    ("read", "row tuples, 2 tasks"),
-    ("read", "list and createDataFrame"),
     ("write", "data source, ledger"),
     ("write", "raw Lua put"),
     ("write", "foreachPartition"),
     ("latency", "posted to seen, p50"),
-    ("together", "posts alone"),
-    ("together", "posts beside a job"),
-    ("together", "the job beside posts"),
 }
 
 
-@pytest.mark.timeout(600)  # the job has a low priority: other load slows it down
+@pytest.mark.timeout(600)
 def test_all_parts_are_measured_beside_their_targets(folder: Path) -> None:
     output = BenchmarkProcess("spark", folder).output(*_SMALL, seconds=540)
     targets, others = rows(output, "is"), rows(output, "rounds")

@@ -66,7 +66,6 @@ class QueueLoad:
         self.perhaps_deleted: set[str] = set()
         self.statuses: Counter[int] = Counter()
         self.broken = 0
-        self.slowest = 0.0
         self.wrong: list[str] = []
         self._service = service
         self._stopping = threading.Event()
@@ -163,7 +162,6 @@ class QueueLoad:
         self, client: httpx.Client, method: str, url: str, *good: int, **more: Any
     ) -> httpx.Response | None:
         """Returns a successful response; None if the client should retry."""
-        start = time.monotonic()
         try:
             answer = client.request(method, url, **more)
         except httpx.TransportError as error:
@@ -174,7 +172,6 @@ class QueueLoad:
             return None
         with self._lock:
             self.statuses[answer.status_code] += 1
-            self.slowest = max(self.slowest, time.monotonic() - start)
         if answer.status_code in good:
             return answer
         if answer.status_code != 503:

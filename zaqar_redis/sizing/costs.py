@@ -76,8 +76,3 @@ HTTP_BYTES, ENVELOPE_BYTES = 350, 180
 #: Connections of a worker to the Redis that has queues, control store and channels; to one that
 #: is only a pool half as many.
 REDIS_CONNECTIONS = 6
-
-
-def move_seconds(messages: float) -> float:
-    """Returns how long the move of a queue takes."""
-    return 1 / MOVED_QUEUES.value + messages / MOVED.value

@@ -14,7 +14,7 @@ from zaqar_redis.benchmarks.load import LoadSample
 from zaqar_redis.benchmarks.service import MeasuredService
 
 #: Clients at a time.
-CLIENTS = 32
+_CLIENTS = 32
 
 #: Sends one request; returns whether it succeeded.
 RequestSender = Callable[[], Awaitable[bool]]
@@ -37,24 +37,19 @@ async def load_service(
 
     with contextlib.ExitStack() as stack:
         connections = [
-            stack.enter_context(contextlib.closing(service.connection())) for _ in range(CLIENTS)
+            stack.enter_context(contextlib.closing(service.connection())) for _ in range(_CLIENTS)
         ]
-        return await load_server(list(map(sender, connections)), seconds)
-
-
-async def load_server(senders: Sequence[RequestSender], seconds: float) -> LoadSample:
-    """Runs a client for each sender of requests to another process."""
-    used, start = time.process_time(), time.monotonic()
-    delays, errors = await _run_clients(senders, seconds)
-    passed = time.monotonic() - start
-    generator = (time.process_time() - used) / passed
-    return sample(delays, errors, passed, generator=generator)
+        used, start = time.process_time(), time.monotonic()
+        delays, errors = await _run_clients(list(map(sender, connections)), seconds)
+        passed = time.monotonic() - start
+        generator = (time.process_time() - used) / passed
+        return sample(delays, errors, passed, generator=generator)
 
 
 async def load_driver(send: RequestSender, seconds: float) -> LoadSample:
     """Runs clients that call a driver in this process, which is the measured one."""
     start = time.monotonic()
-    delays, errors = await _run_clients([send] * CLIENTS, seconds)
+    delays, errors = await _run_clients([send] * _CLIENTS, seconds)
     return sample(delays, errors, time.monotonic() - start)
 
 
