@@ -34,6 +34,10 @@ def test_pools_are_created_shown_updated_and_deleted(shell: CommandLine, stores:
     assert [(pool["name"], pool["weight"]) for pool in listed] == [("one", 100), ("two", 0)]
     assert "one," in shell.done("pool", "list", "-f", "csv", "--quote", "none")
     assert shell.shown("pool", "update", "two", "--weight", "5")["weight"] == 5
+    notices = shell.notices("pool", "create", "one", "--uri", stores[0])
+    assert 'options was {"timeout": 2}, and is now {}: it was not given' in notices
+    assert "nothing to delete" in shell.notices("pool", "delete", "three", "--yes")
+    assert "nothing to delete" in shell.notices("flavor", "delete", "three", "--yes")
     assert "--yes" in shell.refused("pool", "delete", "two")
     shell.done("pool", "delete", "two", "--yes")
     assert "no pool two" in shell.refused("pool", "show", "two")

@@ -20,6 +20,9 @@ def test_quotas_are_set_shown_listed_and_unset(shell: CommandLine) -> None:
         ("one", -1),
     ]
     assert shell.shown("quota", "show", "a project")["queues"] == 7
+    notices = shell.notices("quota", "set", "one", "--messages", "9")
+    assert "requests was 5, and is now -1: it was not given" in notices
+    assert "queues was" not in notices
     assert "--yes" in shell.refused("quota", "unset", "one")
     shell.done("quota", "unset", "one", "--yes")
     assert [quota["project"] for quota in shell.shown("quota", "list")] == ["a project"]

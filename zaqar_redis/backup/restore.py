@@ -29,6 +29,7 @@ from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import Control
 from zaqar_redis.storage.pools.import_targets import ImportConflict, ImportStatus, QueueImporter
 
+_NO_FLAVOR = 'no pool has its flavor "{0}": first "zaqar-redis flavor create {0} POOL"'
 _THERE = "it exists; what changed in it since the backup stays: delete it first to restore it"
 
 #: Called after each record.
@@ -113,6 +114,9 @@ class Restore:
             )
             if there:
                 return BackupResult(project, queue, ImportStatus.THERE, why=_THERE)
+            if not await self._target.has_flavor(begin.flavor):
+                why = _NO_FLAVOR.format(begin.flavor)
+                return BackupResult(project, queue, ImportStatus.FAILED, why=why)
             if self._dry_run:
                 return BackupResult(project, queue, ImportStatus.WANTED)
             await self._target.copy(project, queue, begin.flavor, source.chunks())

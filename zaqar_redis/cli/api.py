@@ -250,6 +250,13 @@ class ApiClient:
         if marker is None and not page[items]:
             self._check_source(path)
 
+    def found(self, path: str, **query: object) -> dict[str, Any] | None:
+        """Returns what is at a path below ``/v2``; None: nothing that may be shown."""
+        try:
+            return dict(self.request("GET", path, **query))
+        except CommandFailed:
+            return None
+
     def require(self, source: str) -> None:
         """Raises Missing if a queue or topic, a path below ``/v2``, does not exist."""
         self.require_shown(f"{source}/stats")
@@ -291,10 +298,11 @@ def _error_text(answer: httpx.Response) -> str:
         return "the service has no channels"
     if title in _UNROUTED:
         return f"{text} Or name its store, with --storage."
-    project = answer.request.headers.get("X-Project-ID")
-    is_missing = answer.status_code == 404 and project
-    if is_missing and answer.request.url.path.removeprefix("/v2").startswith(_SOURCES):
-        return f"{text} This is the project {project}; --project names another."
+    is_source = answer.request.url.path.removeprefix("/v2").startswith(_SOURCES)
+    if answer.status_code == 404 and is_source:
+        project = answer.request.headers.get("X-Project-ID")
+        this = f"the project {project}" if project else "the project of the credential, or default"
+        return f"{text} This is {this}; --project names another."
     return text
 
 

@@ -79,6 +79,8 @@ class CreatePool(PutPool):
     Example: zaqar-redis pool create one --uri redis://10.0.0.7:6379 --weight 100
     """
 
+    replaces = True
+
     def document(self, parsed: argparse.Namespace) -> dict[str, Any]:
         return {"weight": 100} | super().document(parsed)
 
@@ -97,6 +99,8 @@ class DeletePool(PoolCommand, DeleteResource):
 
     Example: zaqar-redis pool delete one
     """
+
+    probe = ""
 
 
 class DrainPool(PoolCommand):
@@ -238,3 +242,5 @@ class DeleteFlavor(FlavorCommand, DeleteResource):
 
     Example: zaqar-redis flavor delete fast
     """
+
+    probe = ""

@@ -75,6 +75,8 @@ class SetQuota(QuotaCommand, PutResource):
         zaqar-redis quota set orders --requests 100 --messages 1000000
     """
 
+    replaces = True
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         for name, what in _HELP.items():

@@ -20,6 +20,7 @@ from zaqar_redis.cli.base import (
     DestructiveCommand,
     Row,
     Table,
+    json_text,
     resource_name,
     table,
 )
@@ -91,14 +92,27 @@ class PutResource(ShowResource):
     """Base of the commands that create a resource, or change it, and then show it."""
 
     method = "PUT"
+    #: whether it says what becomes of one that exists
+    replaces: ClassVar[bool] = False
 
     @abc.abstractmethod
     def document(self, parsed: argparse.Namespace) -> dict[str, Any]:
         """Returns the body of the request."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        path, document = self.path(parsed_args), self.document(parsed_args)
         with self.open_api(parsed_args) as api:
-            api.request(self.method, self.path(parsed_args), self.document(parsed_args))
+            before = api.found(path, **self.query) if self.replaces else None
+            api.request(self.method, path, document)
+            if before is not None:
+                now = api.request("GET", path, **self.query)
+                for name in before.keys() - document.keys() - {"queues", "usage"}:
+                    if now[name] != before[name]:
+                        self.print_notice(
+                            f"{name} was {json_text(before[name])}, and is now "
+                            f"{json_text(now[name])}: it was not given",
+                            verbosity=1,
+                        )
             return self.shown(api, parsed_args)
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -173,7 +174,8 @@ def _check_roles(conf: cfg.ConfigOpts, policy: PolicyEnforcer) -> Iterator[str]:
 def _check_audit(conf: cfg.ConfigOpts, policy: PolicyEnforcer) -> Iterator[str]:
     for glob in configuration.settings(conf, AuditSettings).audit_actions:
         if not fnmatch.filter(policy.rules, glob):
-            yield f'[audit] actions: the policy has no rule "{glob}"; there is e.g. queues:delete'
+            near = difflib.get_close_matches(glob, policy.rules, 1, 0.5) or ["queues:delete"]
+            yield f'[audit] actions: the policy has no rule "{glob}"; there is e.g. {near[0]}'
 
 
 def _uri(conf: cfg.ConfigOpts) -> str:

@@ -48,6 +48,8 @@ _ROOT = Path(__file__).parent
 #: What draws the charts; tools/console-assets puts it there.
 _VENDOR, _CHARTS = _ROOT / "vendor", "uPlot.iife.min.js"
 
+#: Calls below the page that a service without channels does not have.
+_OF_CHANNELS = ("channels", "connections", "namespace")
 #: Strategies whose credentials the page can ask for.
 _ASKED = ("key", "jwt", "keystone")
 
@@ -125,6 +127,8 @@ class ConsoleHandlers:
     async def get_file(self, request: Request[None, None], name: str = "index.html") -> Answer:
         """A file of the page."""
         file = self._files.get(name)
+        if file is None and name in _OF_CHANNELS:
+            raise errors.NotFound(why=f"{name} needs the option [channels] enabled.")
         if file is None:
             raise errors.NotFound(why=f"The console has no file {name}.")
         # A thread reads it, and other requests go on.

@@ -33,6 +33,7 @@ const FAILING_COLUMNS = [
 ];
 // Milliseconds between two looks at the history, which has a point a minute.
 const HISTORY_EVERY = 60_000;
+const HOUR = 3600;
 
 export class Overview {
   seconds = 3;
@@ -84,7 +85,7 @@ export class Overview {
 
   async refresh(signal) {
     const found = await this.context.server.console("overview", {}, signal);
-    this.#showAlarms(found.alarms);
+    this.#showAlarms(found.alarms, found.stores !== null);
     const { totals } = found;
     this.tiles.show({ queues: count(totals.queues), messages: count(totals.messages),
       free: count(totals.free), claimed: count(totals.claimed), delayed: count(totals.delayed),
@@ -109,7 +110,10 @@ export class Overview {
       this.charts.element.hidden = !points.length;
       setText(this.noHistory, points.length ? ""
         : "There is nothing yet: the first point comes within a minute of the first message.");
-      if (points.length) await this.charts.show(samples(points), hours * 3600);
+      // A service that is new fills the charts, too.
+      const seen = Date.now() / 1000 - (points[0]?.at ?? 0);
+      const span = Math.min(hours * HOUR, Math.max(HOUR, seen));
+      if (points.length) await this.charts.show(samples(points), span);
     } catch (error) {
       if (!(error instanceof Refused && error.status === 404)) throw error;
       this.#looked = Infinity; // none is kept
@@ -127,8 +131,10 @@ export class Overview {
       shortId(each.subscription, "Subscription"), `${moment(each.failed_at)}: ${each.error}`]]));
   }
 
-  #showAlarms(alarms) {
-    setText(this.well, alarms.length ? "" : "Nothing is wrong.");
+  #showAlarms(alarms, isInstallation) {
+    const of = `project ${this.context.session.project}`;
+    setText(this.well, alarms.length ? ""
+      : `Nothing is wrong ${isInstallation ? `with stores, nodes and ${of}` : `in ${of}`}.`);
     const texts = JSON.stringify(alarms);
     if (this.shown === texts) return; // else screen readers would read them again
     this.shown = texts;
@@ -148,11 +154,14 @@ function storeCells(store) {
     count(store.ops_per_second), count(store.queues), store.version ?? "–"];
 }
 
+// How soon a write is on the disk, by appendfsync.
+const SYNCS = { always: "AOF, each write", everysec: "AOF, each second", no: "AOF, now and then" };
+
 function persistence(of) {
   if (!of) return "–";
-  const { aof, aof_succeeded, snapshots } = of;
+  const { aof, aof_sync: sync, aof_succeeded, snapshots } = of;
   const parts = [];
-  if (aof) parts.push(aof_succeeded ? "every write (AOF)" : "AOF fails");
+  if (aof) parts.push(aof_succeeded ? SYNCS[sync] ?? "AOF" : "AOF fails");
   if (!snapshots.succeeded) parts.push("snapshots fail");
   else if (snapshots.automatic) parts.push(`snapshot ${duration(snapshots.age)} ago`);
   return parts.join("; ") || "none";

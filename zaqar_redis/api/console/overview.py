@@ -39,6 +39,8 @@ class _SnapshotsOut(Struct):
 
 class _PersistenceOut(Struct):
     aof: bool
+    #: appendfsync; null: the store does not tell
+    aof_sync: str | None
     aof_succeeded: bool
     snapshots: _SnapshotsOut
 
@@ -84,7 +86,8 @@ def _store(report: StoreReport) -> _StoreOut:
     age = max(0, round(time.time()) - status.last_snapshot)
     automatic = status.settings.snapshots if status.settings is not None else None
     snapshots = _SnapshotsOut(automatic, status.rdb_works, age)
-    out.persistence = _PersistenceOut(status.aof, status.aof_works, snapshots)
+    sync = status.settings.appendfsync if status.settings is not None else None
+    out.persistence = _PersistenceOut(status.aof, sync, status.aof_works, snapshots)
     out.clients, out.ops_per_second = status.clients, status.commands
     out.role, out.replicas, out.evicted = status.role, status.replicas, status.evicted
     return out

@@ -113,7 +113,7 @@ export class Pools {
     }));
     const left = stores.reduce((sum, { queues, due }) => sum + Math.max(0, queues - due), 0);
     setText(this.progress, running ? `Rebalancing: ${count(left)} queues are still to move.`
-      : left ? `${count(left)} queues are not where their weight wants them.` : "Spread by weight.");
+      : left ? `Not where their weight wants them: ${count(left)} queues.` : "Spread by weight.");
     this.stayed.replaceChildren(...(stayed.queues ? stayed.why : []).map((why) => make("li", {}, why)));
     const may = this.context.session.may.includes("pools:rebalance");
     this.start.disabled = !may || running;

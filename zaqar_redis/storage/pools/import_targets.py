@@ -52,6 +52,9 @@ class ImportTarget(Protocol):
         Raises NoSuchFlavor.
         """
 
+    async def has_flavor(self, flavor: str) -> bool:
+        """Returns whether a queue may have it: none, or one that pools have."""
+
     async def forget(self, project: str, queue: str) -> None:
         """Marks the queue as deleted: it was not imported."""
 
@@ -66,6 +69,9 @@ class SingleStoreTarget:
     async def make(self, project: str, queue: str, flavor: str) -> Driver:
         return self._driver
 
+    async def has_flavor(self, flavor: str) -> bool:
+        return True
+
     async def forget(self, project: str, queue: str) -> None:
         """Does nothing: one store has no catalogue."""
 
@@ -79,6 +85,10 @@ class PooledTarget:
 
     async def make(self, project: str, queue: str, flavor: str) -> Driver:
         return (await self._router.find(project, queue, make=True, flavor=flavor)).driver
+
+    async def has_flavor(self, flavor: str) -> bool:
+        stores = self._router.stores
+        return not flavor or bool(await stores.has(lambda pool: pool.flavor == flavor))
 
     async def forget(self, project: str, queue: str) -> None:
         await self._router.control.catalogue.deleted(project, queue)
@@ -120,6 +130,10 @@ class QueueImporter:
             # The import may have been killed before it could list the queue.
             await transfer.commit_import(project, queue, IMPORT_PREFIX)
         return True
+
+    async def has_flavor(self, flavor: str) -> bool:
+        """Returns whether a queue may have it: none, or one that pools have."""
+        return await self._target.has_flavor(flavor)
 
     async def copy(
         self, project: str, queue: str, flavor: str, chunks: AsyncIterable[TransferChunk]
