@@ -84,7 +84,8 @@ def test_former_names_of_options_are_taken_with_a_warning(
     assert 'Use option "client_id" from group "console"' in outcome.stderr
     assert "ZAQAR_REDIS_CHANNELS__CONSOLE is called ZAQAR_REDIS_CONSOLE__ENABLED" in outcome.stderr
     monkeypatch.setenv("ZAQAR_REDIS_CHANNELS__CONSOLE", "perhaps")
-    refused = in_process.refused("config", "check").splitlines()[-1]
+    file.write_text("[console]\nenabled = true\n")  # a variable comes before any file
+    refused = in_process.refused("config", "check", "--config-file", str(file)).splitlines()[-1]
     assert refused == (
         '[console] enabled: "perhaps" is not true or false (ZAQAR_REDIS_CHANNELS__CONSOLE)'
     )

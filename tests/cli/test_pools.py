@@ -36,6 +36,9 @@ def test_pools_are_created_shown_updated_and_deleted(shell: CommandLine, stores:
     assert shell.shown("pool", "update", "two", "--weight", "5")["weight"] == 5
     notices = shell.notices("pool", "create", "one", "--uri", stores[0])
     assert 'options was {"timeout": 2}, and is now {}: it was not given' in notices
+    assert "weight was" not in notices
+    notices = shell.notices("pool", "create", "two", "--uri", stores[1])
+    assert "weight was 5, and is now 100: it was not given" in notices
     assert "nothing to delete" in shell.notices("pool", "delete", "three", "--yes")
     assert "nothing to delete" in shell.notices("flavor", "delete", "three", "--yes")
     assert "--yes" in shell.refused("pool", "delete", "two")

@@ -98,13 +98,14 @@ def test_node_without_its_store_is_an_alarm_at_the_others(uri: str) -> None:
 
 def test_node_that_does_not_answer_any_more_is_an_alarm(uri: str) -> None:
     async def run() -> None:
-        async with operator(uri, uri) as (node, services):
+        async with operator(uri, uri) as (_, services):
             async with operator(uri, uri) as (other, _others):
                 other.name = "other"
                 await until(services, lambda alarms: not alarms)
 
                 async def are_both_there() -> bool:
-                    return len(await NodeMonitor(node, PATIENCE).reports()) == 2
+                    assert services.nodes is not None
+                    return len(await services.nodes.reports()) == 2
 
                 await crowd.until(are_both_there, "both nodes to answer in time")
             text = "Node other answered "

@@ -58,7 +58,7 @@ def test_path_near_to_no_route_names_the_description(path: str) -> None:
         ("/v2/queues/q/pool", "[DEFAULT] pooling"),
         ("/connection/websocket", "[channels] enabled"),
         ("/api/publish", "[channels] enabled"),
-        ("/console/", "console"),
+        ("/console/", "[console] enabled"),
         ("/metrics", "[metrics] port"),
     ],
 )

@@ -22,7 +22,7 @@ _OPTIONAL = [
         (r"/v2/quotas\b", _POOLING),
         (r"/(connection|emulation|api)\b", "it needs the option [channels] enabled"),
         (r"/console/channels$", "it needs the option [channels] enabled"),
-        (r"/console\b", "it needs the option [console] enabled"),
+        (r"/console(?!/channels$)(/|$)", "it needs the option [console] enabled"),
         (r"/metrics$", "metrics have a port of their own, the option [metrics] port"),
     )
 ]

@@ -250,12 +250,14 @@ class ApiClient:
         if marker is None and not page[items]:
             self._check_source(path)
 
-    def found(self, path: str, **query: object) -> dict[str, Any] | None:
-        """Returns what is at a path below ``/v2``; None: nothing that may be shown."""
+    def found(self, path: str, **query: object) -> dict[str, Any]:
+        """Returns what is at a path below ``/v2``; empty: nothing that may be shown."""
         try:
             return dict(self.request("GET", path, **query))
+        except ServiceUnavailable:
+            raise
         except CommandFailed:
-            return None
+            return {}
 
     def require(self, source: str) -> None:
         """Raises Missing if a queue or topic, a path below ``/v2``, does not exist."""
@@ -294,7 +296,7 @@ def _error_text(answer: httpx.Response) -> str:
         title, text = str(document["title"]), str(document["description"])
     except (ValueError, KeyError, TypeError):
         title, text = "", f"the service answered with status {answer.status_code}"
-    if title in _UNROUTED and of_channels:
+    if of_channels and (title in _UNROUTED or answer.status_code == 404):
         return "the service has no channels"
     if title in _UNROUTED:
         return f"{text} Or name its store, with --storage."

@@ -41,7 +41,8 @@ def insecure_options(conf: cfg.ConfigOpts) -> Iterator[tuple[Severity, str, str]
     if configuration.settings(conf, ApiKeySettings).insecure:
         yield (
             "critical",
-            "[channels] api_insecure: /api takes calls without a key.",
+            "[channels] api_insecure: /api and the console, which makes access keys, take calls "
+            "without a key.",
             "Set api_key.",
         )
     if configuration.settings(conf, SessionSettings).insecure:

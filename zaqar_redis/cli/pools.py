@@ -79,7 +79,7 @@ class CreatePool(PutPool):
     Example: zaqar-redis pool create one --uri redis://10.0.0.7:6379 --weight 100
     """
 
-    replaces = True
+    resets = ("weight", "flavor", "options")
 
     def document(self, parsed: argparse.Namespace) -> dict[str, Any]:
         return {"weight": 100} | super().document(parsed)

@@ -75,7 +75,7 @@ class SetQuota(QuotaCommand, PutResource):
         zaqar-redis quota set orders --requests 100 --messages 1000000
     """
 
-    replaces = True
+    resets = tuple(_HELP)
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from cliff.show import ShowOne
@@ -83,7 +83,9 @@ class ShowResource(NamedResourceCommand, ShowOne):
             return self.shown(api, parsed_args)
 
     def shown(self, api: ApiClient, parsed: argparse.Namespace) -> tuple[Row, Row]:
-        document = api.request("GET", self.path(parsed), **self.query)
+        return self._table(api.request("GET", self.path(parsed), **self.query), parsed)
+
+    def _table(self, document: dict[str, Any], parsed: argparse.Namespace) -> tuple[Row, Row]:
         names, [values] = table(self.columns or tuple(document), [document], parsed)
         return names, values
 
@@ -92,8 +94,8 @@ class PutResource(ShowResource):
     """Base of the commands that create a resource, or change it, and then show it."""
 
     method = "PUT"
-    #: whether it says what becomes of one that exists
-    replaces: ClassVar[bool] = False
+    #: what it resets unless it is given, and says so
+    resets: ClassVar[Sequence[str]] = ()
 
     @abc.abstractmethod
     def document(self, parsed: argparse.Namespace) -> dict[str, Any]:
@@ -102,18 +104,21 @@ class PutResource(ShowResource):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         path, document = self.path(parsed_args), self.document(parsed_args)
         with self.open_api(parsed_args) as api:
-            before = api.found(path, **self.query) if self.replaces else None
+            before = api.found(path, **self.query) if self.resets else {}
             api.request(self.method, path, document)
-            if before is not None:
-                now = api.request("GET", path, **self.query)
-                for name in before.keys() - document.keys() - {"queues", "usage"}:
-                    if now[name] != before[name]:
-                        self.print_notice(
-                            f"{name} was {json_text(before[name])}, and is now "
-                            f"{json_text(now[name])}: it was not given",
-                            verbosity=1,
-                        )
-            return self.shown(api, parsed_args)
+            now = api.request("GET", path, **self.query)
+            for name in self.resets:
+                if (
+                    name in before
+                    and now[name] != before[name]
+                    and getattr(parsed_args, name) is None
+                ):
+                    self.print_notice(
+                        f"{name} was {json_text(before[name])}, and is now "
+                        f"{json_text(now[name])}: it was not given",
+                        verbosity=1,
+                    )
+            return self._table(now, parsed_args)
 
 
 class DeleteResource(NamedResourceCommand, DestructiveCommand):

@@ -60,7 +60,7 @@ class EnvironmentSource(EnvironmentConfigurationSource):
                 self._told.add(name)
                 current = self.get_name(group_name, option_name)
                 LOG.warning(
-                    "%s is called %s now; the former name is taken until the next release",
+                    "%s is called %s now; the former name is taken for a while",
                     name,
                     current,
                     extra={"action": "former_option"},
@@ -85,16 +85,18 @@ def variable(group: str, option: str) -> str:
 def problems(known: Mapping[str, Sequence[cfg.Opt]]) -> Iterator[str]:
     """Yields the variables that set no option, or more than one."""
     options = defaultdict(list)
+    former: set[str] = set()
     for group, each in known.items():
         for option in each:
             options[variable(group, option.dest)].append(f"[{group}] {option.dest}")
-            for old in option.deprecated_opts:
-                former = variable(old.group or group, old.name or option.dest)
-                options[former].append(f"[{group}] {option.dest}")
+            former.update(
+                variable(old.group or group, old.name or option.dest)
+                for old in option.deprecated_opts
+            )
     for name in sorted(os.environ):
         if len(options.get(name, ())) > 1:
             yield f"{name}: it is {' and '.join(options[name])}; set these in a file"
-        if name.startswith(PREFIX) and name not in options.keys() | OTHER_VARIABLES:
+        if name.startswith(PREFIX) and name not in options.keys() | former | OTHER_VARIABLES:
             if "__" not in name and _OF_KUBERNETES.fullmatch(name):
                 continue
             near = difflib.get_close_matches(name, options, 1)

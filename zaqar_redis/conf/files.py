@@ -55,17 +55,21 @@ def _normalized(group: str) -> str:
 
 
 def _unknown(path: str, sections: _Sections, known: Groups) -> Iterator[str]:
-    options: dict[str, set[str]] = {_normalized(group): set() for group in known}
-    for of, each in known.items():
-        for one in each:
-            for group, name in names_of(of, one):
-                options[_normalized(group)].add(name)
+    options = {_normalized(of): {one.dest for one in each} for of, each in known.items()}
+    former = {
+        (_normalized(group), name)
+        for of, each in known.items()
+        for one in each
+        for group, name in names_of(of, one)
+    }
     for group, given in sections.items():
         names = options.get(_normalized(group))
         if names is None:
             yield f"[{group}] in {path}: {_no_group(group, known)}"
             continue
         for option in sorted(given.keys() - names):
+            if (_normalized(group), option) in former:
+                continue
             meant = _suggestion(option, names, options)
             yield f"[{group}] {option}: there is no such option ({path}){meant}"
 
@@ -110,16 +114,16 @@ def _reason(error: Exception, option: cfg.Opt, given: str) -> str:
 
 def _given(names: Sequence[tuple[str, str]], read: Mapping[str, _Sections]) -> tuple[str, str]:
     """Returns the value of an option as it is given, and in brackets where: the variable, or else
-    the last file with it."""
+    the last file with it.
+
+    *names*: of the option, and those that it had before.
+    """
     for group, option in names:
         if (name := variable(group, option)) in os.environ:
             return os.environ[name], f" ({name})"
-        found = [
-            (given[option][-1], f" ({path})")
-            for path, sections in read.items()
-            for name, given in sections.items()
-            if _normalized(name) == _normalized(group) and option in given
-        ]
-        if found:
-            return found[-1]
+    for path, sections in reversed(list(read.items())):
+        for group, option in names:
+            for found, given in sections.items():
+                if _normalized(found) == _normalized(group) and option in given:
+                    return given[option][-1], f" ({path})"
     return "", ""

@@ -323,7 +323,7 @@ def test_archive_of_a_format_that_is_gone_is_refused_by_its_name(
     header = {"format": "iceberg", "id": "a", "catalog": None, "table": "a.b", "version": 3}
     files.write(HEAD, header)
     store.post(1)
-    with pytest.raises(errors.BadConfiguration, match="of the format iceberg; this release knows"):
+    with pytest.raises(errors.BadConfiguration, match="of the format iceberg, which gets no more"):
         archive(spark, tmp_path, store)
 
 

@@ -98,8 +98,11 @@ function route() {
     open(credential()).catch(refused);
     return;
   }
-  const wanted = Object.hasOwn(VIEWS, name) ? name : "overview";
-  if (!params.project) history.replaceState(null, "", address(wanted, entry, params));
+  const isThere = Object.hasOwn(VIEWS, name);
+  const wanted = isThere ? name : "overview";
+  if (!params.project || !isThere) {
+    history.replaceState(null, "", isThere ? address(wanted, entry, params) : address(wanted));
+  }
   const [title, List, Entry] = VIEWS[wanted];
   const Wanted = entry && Entry ? Entry : List;
   const identity = `${wanted}/${entry}`;

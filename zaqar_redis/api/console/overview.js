@@ -106,13 +106,14 @@ export class Overview {
     try {
       const { points, hours } = await this.context.server.console("overview/history", {}, signal);
       this.#looked = performance.now();
-      setText(this.past, `The last ${hours} hours`);
       this.charts.element.hidden = !points.length;
       setText(this.noHistory, points.length ? ""
         : "There is nothing yet: the first point comes within a minute of the first message.");
       // A service that is new fills the charts, too.
-      const seen = Date.now() / 1000 - (points[0]?.at ?? 0);
+      const seen = points.length ? points.at(-1).at - points[0].at : 0;
       const span = Math.min(hours * HOUR, Math.max(HOUR, seen));
+      const shown = Math.ceil(span / HOUR);
+      setText(this.past, shown === 1 ? "The last hour" : `The last ${shown} hours`);
       if (points.length) await this.charts.show(samples(points), span);
     } catch (error) {
       if (!(error instanceof Refused && error.status === 404)) throw error;
@@ -133,8 +134,9 @@ export class Overview {
 
   #showAlarms(alarms, isInstallation) {
     const of = `project ${this.context.session.project}`;
+    const all = this.context.about.channels ? `stores, nodes and ${of}` : `stores and ${of}`;
     setText(this.well, alarms.length ? ""
-      : `Nothing is wrong ${isInstallation ? `with stores, nodes and ${of}` : `in ${of}`}.`);
+      : `Nothing is wrong ${isInstallation ? `with ${all}` : `in ${of}`}.`);
     const texts = JSON.stringify(alarms);
     if (this.shown === texts) return; // else screen readers would read them again
     this.shown = texts;

@@ -21,6 +21,7 @@ from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.move.queue_import import ImportObstacle, QueueImport, obstructs
 from zaqar_redis.storage.move.queue_move import transfer_of
 from zaqar_redis.storage.pools import PooledDriver
+from zaqar_redis.storage.pools.pool_stores import takes_queues
 from zaqar_redis.storage.pools.router import ServiceRouter
 
 
@@ -53,7 +54,7 @@ class ImportTarget(Protocol):
         """
 
     async def has_flavor(self, flavor: str) -> bool:
-        """Returns whether a queue may have it: none, or one that pools have."""
+        """Returns whether new queues may have it: none, or that of a pool that takes queues."""
 
     async def forget(self, project: str, queue: str) -> None:
         """Marks the queue as deleted: it was not imported."""
@@ -88,7 +89,7 @@ class PooledTarget:
 
     async def has_flavor(self, flavor: str) -> bool:
         stores = self._router.stores
-        return not flavor or bool(await stores.has(lambda pool: pool.flavor == flavor))
+        return not flavor or await stores.has(lambda each: takes_queues(each, flavor))
 
     async def forget(self, project: str, queue: str) -> None:
         await self._router.control.catalogue.deleted(project, queue)
@@ -132,7 +133,7 @@ class QueueImporter:
         return True
 
     async def has_flavor(self, flavor: str) -> bool:
-        """Returns whether a queue may have it: none, or one that pools have."""
+        """Returns whether new queues may have it: none, or that of a pool that takes queues."""
         return await self._target.has_flavor(flavor)
 
     async def copy(

@@ -211,14 +211,17 @@ class PoolStores(ComposedVerbs, Generic[StoreT]):
         self._drained.append((time.monotonic() + _DRAIN_GRACE_SECONDS, route.driver))
 
 
+def takes_queues(pool: Pool, flavor: str) -> bool:
+    """Returns whether new queues of a flavor may be in a pool."""
+    return pool.flavor == flavor and pool.weight > 0 and not pool.draining
+
+
 def choose_by_weight(pools: Iterable[Pool], flavor: str) -> Pool | None:
     """Returns a pool for a new queue, by weight; None: no pool fits.
 
     A queue without a flavor goes to a pool without one.
     """
-    fit = [
-        pool for pool in pools if pool.flavor == flavor and pool.weight > 0 and not pool.draining
-    ]
+    fit = [pool for pool in pools if takes_queues(pool, flavor)]
     return random.choices(fit, [pool.weight for pool in fit])[0] if fit else None
 
 

@@ -67,6 +67,11 @@ def head(files: HadoopFolder, log: TransactionLog, settings: ArchiveSettings) ->
     found = log.head()
     if found is None:
         return _begun(files, log, settings)
+    if found.format not in tables.FORMATS:
+        raise errors.BadConfiguration(
+            f"{files.root} is an archive of the format {found.format}, which gets no more "
+            "messages: begin another one"
+        )
     if settings.format not in (None, found.format):
         raise errors.BadConfiguration(
             f"--format: {files.root} was begun with {found.format}, not with {settings.format}"

@@ -28,6 +28,8 @@ class TableFormat(Protocol):
 
 def check(format: str) -> None:
     """Raises BadConfiguration that names the extra to install when a library is missing."""
+    if format not in FORMATS:
+        raise errors.BadConfiguration(f'--format: "{format}" is none of {", ".join(FORMATS)}')
     library = _LIBRARIES.get(format)
     if library is None:
         return
@@ -42,13 +44,10 @@ def check(format: str) -> None:
 def opened(files: HadoopFolder, head: ArchiveHeader) -> TableFormat | None:
     """Returns the table of an archive; None: plain files.
 
-    Raises BadConfiguration when the library is missing, or the format is not known.
+    Raises BadConfiguration when the library is missing.
     """
     if head.format not in FORMATS:
-        raise errors.BadConfiguration(
-            f"{files.root} is an archive of the format {head.format}; this release knows "
-            f"{' and '.join(FORMATS)}"
-        )
+        return None  # of an earlier version: its files are read, and it gets no more
     check(head.format)
     if head.format == DELTA:
         from zaqar_redis.spark.jobs.archiving.delta import DeltaFormat
