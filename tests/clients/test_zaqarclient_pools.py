@@ -45,8 +45,9 @@ def test_pools(admin: Any, stores: list[str]) -> None:
         made[1].get()
     with pytest.raises(errors.ConflictError):
         admin.pool("again", uri=stores[0], weight=1)
+    hasty = {"connect_timeout": 0.1}
     with pytest.raises(errors.MalformedRequest):
-        admin.pool("nowhere", uri="redis://127.0.0.1:1", weight=1)
+        admin.pool("nowhere", uri="redis://127.0.0.1:1", weight=1, options=hasty)
 
 
 def test_flavors(admin: Any, stores: list[str]) -> None:

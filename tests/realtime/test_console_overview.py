@@ -88,7 +88,7 @@ def test_overview_charts_the_project_from_before_the_page_was_opened(
     assert api("DELETE", "/v2/queues/orders/messages?pop=4").status_code == 200
     servers.wait_for(lambda: history()[-1] == 3, "the next point")
     signed_in(page, service, project, "overview")
-    expect(page.get_by_role("heading", name="The last 24 hours")).to_be_visible()
+    expect(page.get_by_role("heading", name="The last hour")).to_be_visible()
     expect(page.locator(".chart canvas")).to_have_count(2)
     servers.wait_for(lambda: charts_show(page, "7") or charts_show(page, "3"), "the points")
 
