@@ -54,8 +54,13 @@ def test_requests_over_store_backlog_are_refused(
     project: str, options: dict[str, object], size: int, accepted: int
 ) -> None:
     with servers.redis_server() as redis:
-        # No request times out: a response before the store resumes is a refusal.
-        settings = {"redis": {"timeout": 300, **options}} | load.OPTIONS
+        # No request times out: a response before the store resumes is a refusal.  Without pools
+        # none waits for the list of them, which is read again after a while.
+        settings: dict[str, dict[str, object]] = {
+            "DEFAULT": {"pooling": False},
+            "redis": {"timeout": 300, **options},
+            **load.OPTIONS,
+        }
         with servers.service(redis.uri, options=settings) as service:
             assert post(service, project, "first").status_code == 201
             redis.signal(signal.SIGSTOP)
