@@ -22,7 +22,8 @@ COPY --from=assets /src/node_modules/uplot/dist/uPlot.iife.min.js \
     /src/node_modules/uplot/dist/uPlot.min.css /src/node_modules/uplot/LICENSE \
     zaqar_redis/api/console/vendor/
 # Compiled now, because the file system of a container may be read-only. There pip is of no use.
-RUN /opt/zaqar-redis/bin/pip install --no-cache-dir --compile ".${EXTRAS:+[$EXTRAS]}" \
+RUN /opt/zaqar-redis/bin/pip install --no-cache-dir --compile --constraint constraints.txt \
+        ".${EXTRAS:+[$EXTRAS]}" \
     && /opt/zaqar-redis/bin/pip uninstall --yes pip setuptools
 
 FROM ${PYTHON_IMAGE}

@@ -12,10 +12,17 @@ from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.conventions.files import ROOT, written
 
 _VENDOR = "zaqar_redis/api/console/vendor"
+#: Extras that are for our own work.
+_DEVELOPMENT = {"docs", "test", "test-previous"}
+_CONSTRAINTS_HEAD = """\
+# The versions that this release was tested with:
+#     pip install --constraint constraints.txt zaqar-redis
+# Made by `python -m tests.packages.distributions`, see CONTRIBUTING.md."""
 
 
 def copy_of_the_sources(folder: Path, names: Iterable[str] | None = None) -> None:
@@ -51,25 +58,37 @@ def install(wheel: Path, folder: Path) -> None:
     scheme = {"base": str(folder), "platbase": str(folder)}
     packages = Path(sysconfig.get_path("purelib", "venv", scheme))
     [own] = metadata.distributions(name="zaqar-redis", path=[str(packages)])
-    for distribution in _required(own):
+    for distribution in required(own):
         for name in {file.parts[0] for file in distribution.files or () if file.parts[0] != ".."}:
             link = packages / name
             if name != "__pycache__" and not link.exists():
                 link.symlink_to(str(distribution.locate_file(name)))
 
 
-def _required(own: metadata.Distribution) -> list[metadata.Distribution]:
-    """Returns the distributions that one requires, with those that these require."""
+def required(own: metadata.Distribution, extras: Iterable[str] = ()) -> list[metadata.Distribution]:
+    """Returns the distributions that one with *extras* requires, with those that these require."""
     found: dict[tuple[str, frozenset[str]], metadata.Distribution] = {}
-    waiting = [(own, frozenset({""}))]
+    waiting = [(own, frozenset({"", *extras}))]
     while waiting:
-        distribution, extras = waiting.pop()
+        distribution, wanted = waiting.pop()
         for requirement in map(Requirement, distribution.requires or ()):
             marker = requirement.marker
-            if marker and not any(marker.evaluate({"extra": extra}) for extra in extras):
+            if marker and not any(marker.evaluate({"extra": extra}) for extra in wanted):
                 continue
             key = requirement.name, frozenset({"", *requirement.extras})
             if key not in found:
                 found[key] = metadata.distribution(requirement.name)
                 waiting.append((found[key], key[1]))
     return list(found.values())
+
+
+def constraints() -> str:
+    """Returns the versions of all that users may install with the package, for pip."""
+    own = metadata.distribution("zaqar-redis")
+    extras = set(own.metadata.get_all("Provides-Extra")) - _DEVELOPMENT
+    lines = {f"{canonicalize_name(each.name)}=={each.version}" for each in required(own, extras)}
+    return "\n".join([_CONSTRAINTS_HEAD, *sorted(lines)]) + "\n"
+
+
+if __name__ == "__main__":
+    (ROOT / "constraints.txt").write_text(constraints())

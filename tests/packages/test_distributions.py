@@ -50,6 +50,12 @@ def test_the_sdist_has_every_file_of_the_project(built: Path) -> None:
     assert set(distributions.sources()) - names == set()
 
 
+def test_constraints_are_the_versions_that_the_tests_run_with() -> None:
+    """Python of another release may need less."""
+    named = (ROOT / "constraints.txt").read_text().splitlines()
+    assert set(distributions.constraints().splitlines()) - set(named) == set()
+
+
 def test_the_wheel_has_the_packages_the_samples_and_the_licence(built: Path) -> None:
     [wheel] = built.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())

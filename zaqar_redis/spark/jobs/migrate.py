@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Move large queues to another pool, or move or copy them to another store.
+"""Move many queues to another pool, or move or copy them to another store.
 
-Messages are copied by many tasks while queues are in use; then each queue is frozen while
-the rest is copied (a second for 130 000 to 250 000 messages); meanwhile clients get 503 with
-Retry-After. Ids, order, claims, delays, expiry and metadata stay as they are. Whatever
-process dies, one store has the whole queue; run the same command again, or let the mover of
-the service finish it.
+Tasks move queues side by side, each as the service moves it: messages are copied while the
+queue is in use; then it is frozen while the rest is copied (a second for 130 000 to 250 000
+messages); meanwhile clients get 503 with Retry-After. Ids, order, claims, delays, expiry and
+metadata stay as they are. Whatever process dies, one store has the whole queue; run the same
+command again, or let the mover of the service finish it.
 
 To another pool, clients notice nothing else; meanwhile the service itself moves no queues,
 and continues its drains afterwards. To another store (--to-storage) you must reconfigure the
 clients: a queue that has moved is no longer in the old store, and with --copy it is in both,
-with all its messages and ids, as it was at one moment. Before the copy is used, these are
-verified: a checksum of each range that tasks have copied, read back from the target, and the
-counts of messages, index entries, claims and subscriptions of the frozen queue.
+with all its messages and ids, as it was at one moment. Before the copy is used, its counts of
+messages, index entries, claims and subscriptions are compared with the frozen queue's.
 
 Example:
 
@@ -36,7 +35,7 @@ from zaqar_redis import errors
 from zaqar_redis.runner import Runner
 from zaqar_redis.spark.jobs import arguments, running, session
 from zaqar_redis.spark.jobs.migrating import migration
-from zaqar_redis.spark.jobs.migrating.migration import (
+from zaqar_redis.spark.jobs.migrating.moving import (
     MigrationOutcome,
     MigrationSpec,
     MigrationStatus,

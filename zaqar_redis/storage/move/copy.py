@@ -22,24 +22,40 @@ VerifyCopy = Callable[[str, str, int], Awaitable[None]]
 
 
 def copy_messages(
-    project: str, queue: str, token: str, source: Transfer, target: TransferTarget
+    project: str,
+    queue: str,
+    token: str,
+    source: Transfer,
+    target: TransferTarget,
+    *,
+    on_page: Callable[[int], None] = lambda messages: None,
 ) -> Verb[int]:
-    """Copies page by page, as a `CopyLive`; the last, short page is left to `copy_frozen`."""
-    return Verb(None, _copy_pages(project, queue, token, source, target))
+    """Copies page by page, as a `CopyLive`; the last, short page is left to `copy_frozen`.
+
+    *on_page* is called with the number of messages of each page that was copied.
+    """
+    return Verb(None, _copy_pages(project, queue, token, source, target, on_page))
 
 
 def _copy_pages(
-    project: str, queue: str, token: str, source: Transfer, target: TransferTarget
+    project: str,
+    queue: str,
+    token: str,
+    source: Transfer,
+    target: TransferTarget,
+    on_page: Callable[[int], None],
 ) -> Steps[int]:
     after = 0
     chunk = yield source.export_messages(project, queue, after)
     while chunk.next_cursor is not None:
         after = int(chunk.next_cursor)
+        messages = len(chunk.items) // 2  # rank and envelope of each
         # Read the next chunk while this one is written: both stores work.
         _, chunk = yield [
             target.import_chunk(project, queue, token, chunk),
             source.export_messages(project, queue, after),
         ]
+        on_page(messages)
     return after
 
 

@@ -10,16 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import IMPORT_PREFIX, LockKind, MoveLock
-from zaqar_redis.spark.jobs.migrating.copy_task import (
-    AlreadyMigrated,
-    CopyEndpoints,
-    CopyTask,
-    CopyTaskFactory,
-)
+from zaqar_redis.spark.jobs.migrating.queue_copy import QueueCopy
 from zaqar_redis.spark.stores import StoreConnections
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import Catalogue
@@ -30,6 +26,10 @@ from zaqar_redis.storage.redis.bulk import queue_counts
 from zaqar_redis.storage.redis.bulk.queue_counts import QueueCounts
 
 
+class AlreadyMigrated(Exception):
+    """The queue is in the target already."""
+
+
 class CrossStoreMover:
     def __init__(
         self,
@@ -37,11 +37,16 @@ class CrossStoreMover:
         target: tuple[PooledDriver, StoreConnections],
         *,
         keep: bool,
+        advance: Callable[[int], None],
     ) -> None:
-        """With *keep*, queues stay in the source as well: a copy."""
+        """With *keep*, queues stay in the source as well: a copy.
+
+        *advance* is called with numbers of copied messages.
+        """
         self._source, self._from = source
         self._target, self._to = target
         self._keep = keep
+        self._advance = advance
 
     async def has_queue(self, project: str, queue: str) -> bool:
         """Returns whether the queue exists, in source or target."""
@@ -51,10 +56,8 @@ class CrossStoreMover:
             return True
         return in_source or await self._has(project, queue)
 
-    async def move(
-        self, project: str, queue: str, new_copy_task: CopyTaskFactory
-    ) -> tuple[int, CopyTask]:
-        """Moves a queue; returns how many messages it had, and the task that copied it.
+    async def move(self, project: str, queue: str) -> tuple[int, QueueCopy]:
+        """Moves a queue; returns how many messages it had, and its copy.
 
         Raises AlreadyMigrated, QueueGone, CannotMove, MoveLocked and StoreUnavailable.
         """
@@ -72,11 +75,10 @@ class CrossStoreMover:
         target = await self._target.router.find(project, queue, make=True, flavor=flavor)
         if await source.driver.identity() == await target.driver.identity():
             raise errors.CannotMove(queue=queue, why="that store has it already: it is the same")
-        copy_task = new_copy_task(
-            CopyEndpoints(self._from.uri_of(source.name), self._to.uri_of(target.name))
-        )
+        source_uri, target_uri = self._from.uri_of(source.name), self._to.uri_of(target.name)
+        copy = QueueCopy(self._from, source_uri, target_uri, self._advance)
         move = self._queue_move(project, queue, source, target, secrets.token_hex(16))
-        return await move.run(copy_task.live, copy_task.verify, keep=self._keep), copy_task
+        return await move.run(copy.live, copy.verify, keep=self._keep), copy
 
     async def _has(self, project: str, queue: str) -> bool:
         """Returns whether the target has a queue of this name."""
