@@ -93,7 +93,14 @@ def test_home_document(api: ZaqarTestClient) -> None:
         assert resource.get("href", resource.get("href-template", "")).startswith("/v2/")
     queues = resources["rel/queues"]
     assert queues["href-template"].partition("{")[0] == "/v2/queues"
-    assert set(queues["href-vars"]) == {"marker", "limit", "detailed", "name", "with_count"}
+    assert set(queues["href-vars"]) == {
+        "marker",
+        "limit",
+        "detailed",
+        "name",
+        "with_count",
+        "with_stats",
+    }
     assert resources["rel/post_messages"]["hints"]["accept-post"]
     assert "rel/health" not in resources
 

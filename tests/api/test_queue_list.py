@@ -107,6 +107,21 @@ def test_with_count_returns_the_number_of_queues(api: ZaqarTestClient) -> None:
     refused(api.get("/queues", with_count="maybe"), 400, "with_count")
 
 
+def test_with_stats_each_queue_has_its_detailed_statistics(api: ZaqarTestClient) -> None:
+    for name in ("empty", "full"):
+        api.create(name)
+    api.post("full", {"body": 1}, {"body": 2, "delay": 60})
+    assert "stats" not in api.get("/queues", with_stats=False).json()["queues"][1]
+    listed = api.get("/queues", with_stats=True).json()["queues"]
+    assert [queue["name"] for queue in listed] == ["empty", "full"]
+    for queue in listed:
+        alone = api.get(f"/queues/{queue['name']}/stats", detailed=True).json()
+        assert queue["stats"]["counters"] == alone["counters"]
+        assert queue["stats"]["messages"].keys() == alone["messages"].keys()
+    assert listed[1]["stats"]["messages"]["delayed"] == 1
+    refused(api.get("/queues", with_stats="maybe"), 400, "with_stats")
+
+
 def test_filter_by_a_part_of_the_name(api: ZaqarTestClient) -> None:
     for name in ("red.apple", "green.apple", "pear", "apple-pie"):
         api.create(name)

@@ -219,6 +219,19 @@ def test_rights_for_topics_and_queues_are_separate(
             assert client.request("POST", path, key, json=MESSAGES).status_code == status
 
 
+def test_statistics_are_listed_only_for_who_may_read_them(
+    client: KeyClient, operator: KeyOperator, project: str
+) -> None:
+    names, figures = (
+        operator.create("--right", f"*:{actions}", project=project)
+        for actions in ("queues:get_all", "queues:get_all,queues:stats")
+    )
+    for key, status in ((names, 403), (figures, 200)):
+        assert client.request("GET", "/v2/queues", key).status_code == 200
+        listed = client.request("GET", "/v2/queues?with_stats=true", key)
+        assert listed.status_code == status
+
+
 def test_key_cannot_sign_urls_for_more_than_its_rights(
     client: KeyClient, operator: KeyOperator
 ) -> None:

@@ -239,7 +239,7 @@ def claimed(queue: str, record: Claim, wanted: MessageDetails) -> bytes:
     return encode(schemas.ClaimOut(record.age, record.ttl, held, href))
 
 
-def stats(queue: str, record: Stats, detailed: bool) -> bytes:
+def stats(queue: str, record: Stats, detailed: bool) -> schemas.StatsOut:
     counts = schemas.CountsOut(record.claimed, record.free, record.total)
     if record.oldest is not None and record.newest is not None:
         counts.oldest, counts.newest = _end(queue, record.oldest), _end(queue, record.newest)
@@ -250,7 +250,7 @@ def stats(queue: str, record: Stats, detailed: bool) -> bytes:
         document.counters = msgspec.convert(
             record.counters, schemas.CountersOut, from_attributes=True
         )
-    return encode(document)
+    return document
 
 
 def _end(queue: str, end: Message) -> schemas.EndOut:
@@ -260,6 +260,7 @@ def _end(queue: str, end: Message) -> schemas.EndOut:
 def queue_page(
     page: PartialPage,
     shown: Sequence[dict[str, Any]] | None,
+    stats_of: Mapping[str, Stats],
     links: list[LinkOut],
     count: int | None,
     *,
@@ -273,6 +274,8 @@ def queue_page(
     for item, record in zip(items, page.items, strict=True):
         if record.unavailable:
             item.unavailable, item.metadata = record.unavailable, msgspec.UNSET
+        elif record.name in stats_of:
+            item.stats = stats(record.name, stats_of[record.name], detailed=True)
     unavailable = list(page.unavailable) if partial else msgspec.UNSET
     return encode(schemas.QueuePageOut(items, links, count or msgspec.UNSET, unavailable))
 

@@ -63,6 +63,9 @@ class TopicListQuery(DetailedPageQuery, frozen=True, kw_only=True):
 class QueueListQuery(DetailedPageQuery, frozen=True, kw_only=True):
     name: Annotated[str | None, about("Only queues whose name contains this.")] = None
     with_count: Annotated[bool | None, about("Say how many queues the project has.")] = None
+    with_stats: Annotated[
+        bool | None, about("Show the detailed statistics of each queue, too.")
+    ] = None
     partial: Annotated[
         bool | None,
         about(

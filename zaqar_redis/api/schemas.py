@@ -261,28 +261,7 @@ class LinkOut(Document):
     href: Path
 
 
-class QueueOut(Document):
-    name: str
-    href: Annotated[str, about(pattern="^/v2/queues/[^/]+$")]
-    metadata: ShownMetadata | UnsetType = UNSET
-    unavailable: Annotated[
-        str | UnsetType, about("The store that it is in, which is unavailable; with `partial`.")
-    ] = UNSET
-
-
 Links = Annotated[list[LinkOut], about("To the next page; none on an empty one.", maxItems=1)]
-
-
-class QueuePageOut(Document):
-    queues: list[QueueOut]
-    links: Links
-    count: Annotated[
-        _PositiveCount | UnsetType, about("All of the project; absent if it has none.")
-    ] = UNSET
-    unavailable: Annotated[
-        list[str] | UnsetType,
-        about("With `partial`: stores that could not be read; there may be more queues in them."),
-    ] = UNSET
 
 
 class TopicOut(Document):
@@ -332,6 +311,28 @@ class StatsOut(Document):
     ] = UNSET
     counters: Annotated[
         CountersOut | UnsetType, about("Since the queue was created; with `detailed`.")
+    ] = UNSET
+
+
+class QueueOut(Document):
+    name: str
+    href: Annotated[str, about(pattern="^/v2/queues/[^/]+$")]
+    metadata: ShownMetadata | UnsetType = UNSET
+    stats: Annotated[StatsOut | UnsetType, about("With `with_stats`.")] = UNSET
+    unavailable: Annotated[
+        str | UnsetType, about("The store that it is in, which is unavailable; with `partial`.")
+    ] = UNSET
+
+
+class QueuePageOut(Document):
+    queues: list[QueueOut]
+    links: Links
+    count: Annotated[
+        _PositiveCount | UnsetType, about("All of the project; absent if it has none.")
+    ] = UNSET
+    unavailable: Annotated[
+        list[str] | UnsetType,
+        about("With `partial`: stores that could not be read; there may be more queues in them."),
     ] = UNSET
 
 

@@ -55,7 +55,9 @@ def _home(admin: bool, pooling: bool) -> bytes:
     accept = {"accept-post": ["application/json"]}
     patch = {"accept-patch": ["application/openstack-messaging-v2.0-json-patch"]}
     resources = {
-        "rel/queues": _resource("/queues{?marker,limit,detailed,name,with_count}", ["GET"]),
+        "rel/queues": _resource(
+            "/queues{?marker,limit,detailed,name,with_count,with_stats}", ["GET"]
+        ),
         "rel/queue": _resource(queue, ["GET", "PUT", "PATCH", "DELETE"], patch),
         "rel/queue_stats": _resource(f"{queue}/stats", ["GET"]),
         "rel/queue_share": _resource(f"{queue}/share", ["POST"], accept),

@@ -65,11 +65,18 @@ class QueueHandlers(ComposedVerbs):
         )
         count = (yield self._queues.count(project)) if query.with_count else None
         shown = [self._queues.shown(queue.name, queue.metadata) for queue in page.items]
+        stats = {}
+        if query.with_stats:
+            self._policy.authorize(request.identity, "queues:stats", project, "")
+            names = [queue.name for queue in page.items if not queue.unavailable]
+            found = yield [self._queues.stats(project, name) for name in names]
+            stats = dict(zip(names, found, strict=True))
         links = documents.next_link(request.path, query, page.marker)
         return Answer(
             documents.queue_page(
                 page,
                 shown if query.detailed else None,
+                stats,
                 links,
                 count,
                 partial=bool(query.partial),
@@ -130,7 +137,7 @@ class QueueHandlers(ComposedVerbs):
         if detailed and (yield self._queues.find(request.project, queue)) is None:
             raise errors.NotFound(why=f"The {rules.described(queue)} does not exist.")
         found = yield self._queues.stats(request.project, queue)
-        return Answer(documents.stats(queue, found, detailed))
+        return Answer(documents.encode(documents.stats(queue, found, detailed)))
 
     @verb
     def purge(self, request: Request[None, PurgeIn], queue: str) -> Steps[Answer]:
