@@ -21,7 +21,7 @@ from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import Attributes, Message, NewMessage
 from zaqar_redis.spark import columns
 from zaqar_redis.spark.reading import decode
-from zaqar_redis.spark.reading.partition_reader import ReadSpec
+from zaqar_redis.spark.reading.partitions import ReadSpec
 from zaqar_redis.storage.redis import decoding, identity
 from zaqar_redis.storage.redis.bulk.range_reader import RawPage
 

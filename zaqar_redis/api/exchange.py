@@ -7,13 +7,11 @@ import abc
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from zaqar_redis.auth.identity import NOBODY, Identity
+from zaqar_redis.records import Message
 from zaqar_redis.rules import TOPIC_PREFIX
-
-if TYPE_CHECKING:
-    from zaqar_redis.api.tracing import RequestSpan
 
 #: What oslo.middleware takes for the id of a request of another service.
 _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -33,6 +31,17 @@ REQUEST_ID = "x-openstack-request-id"
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
+
+
+class RequestSpan(Protocol):
+    """The span of one request that is traced."""
+
+    @property
+    def traceparent(self) -> str:
+        """What messages carry that the request posts; empty when nobody samples the span."""
+
+    def add_links(self, messages: Iterable[Message]) -> None:
+        """Links the span to those that posted the messages."""
 
 
 class Request(abc.ABC, Generic[QueryT, DocumentT]):

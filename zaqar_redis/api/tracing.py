@@ -70,22 +70,20 @@ class TracingSettings(msgspec.Struct, frozen=True):
     ] = False
 
 
-class RequestSpan:
-    """The span of one request."""
+class _OpenTelemetrySpan:
+    """A `RequestSpan`."""
 
     def __init__(self, span: Span) -> None:
         self._span = span
 
     @property
     def traceparent(self) -> str:
-        """What messages carry that the request posts; empty when nobody samples the span."""
         context = self._span.get_span_context()
         if not context.trace_flags.sampled:
             return ""
         return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
     def add_links(self, messages: Iterable[Message]) -> None:
-        """Links the span to those that posted the messages."""
         count = 0
         for message in messages:
             count += 1
@@ -126,7 +124,7 @@ class RequestTracing:
         """Returns the route with a handler whose requests are spans."""
         return msgspec.structs.replace(route, handler=_TracedHandler(self, route).answer)
 
-    def begin(self, route: ApiRoute, request: Request[Any, Any], queue: str) -> RequestSpan:
+    def begin(self, route: ApiRoute, request: Request[Any, Any], queue: str) -> _OpenTelemetrySpan:
         """Begins the span of a request; *queue* is empty where the path names none."""
         from opentelemetry.trace import SpanKind
 
@@ -147,7 +145,7 @@ class RequestTracing:
             }
         names = ("traceparent", "tracestate")
         carrier = {name: request.header(name.encode()) or "" for name in names}
-        return RequestSpan(
+        return _OpenTelemetrySpan(
             self._tracer.start_span(
                 f"{route.method} {route.path}",
                 context=self._extract(carrier),

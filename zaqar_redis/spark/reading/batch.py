@@ -26,8 +26,7 @@ from zaqar_redis import errors
 from zaqar_redis.spark.options import SourceOptions
 from zaqar_redis.spark.positions import EARLIEST, LATEST
 from zaqar_redis.spark.reading import partition_reader, partitions, selection
-from zaqar_redis.spark.reading.partition_reader import ReadSpec
-from zaqar_redis.spark.reading.partitions import RangePartition
+from zaqar_redis.spark.reading.partitions import RangePartition, ReadSpec
 from zaqar_redis.spark.reading.selection import QueueSelection, QueueSnapshot
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 from zaqar_redis.storage.redis.bulk import range_reader

@@ -22,8 +22,7 @@ from zaqar_redis.spark.offsets import Offset, QueueOffset
 from zaqar_redis.spark.options import SourceOptions
 from zaqar_redis.spark.positions import LATEST
 from zaqar_redis.spark.reading import data_loss, partition_reader, partitions
-from zaqar_redis.spark.reading.partition_reader import ReadSpec
-from zaqar_redis.spark.reading.partitions import RangePartition
+from zaqar_redis.spark.reading.partitions import RangePartition, ReadSpec
 from zaqar_redis.spark.reading.selection import QueueSnapshot
 from zaqar_redis.spark.reading.stream_planner import StreamPlanner
 from zaqar_redis.spark.reading.stream_reader import StreamReader

@@ -26,7 +26,7 @@ from zaqar_redis.spark.reading import uuids
 from zaqar_redis.storage.redis import identity
 
 if TYPE_CHECKING:
-    from zaqar_redis.spark.reading.partition_reader import ReadSpec
+    from zaqar_redis.spark.reading.partitions import ReadSpec
     from zaqar_redis.storage.redis.bulk.range_reader import RawPage
 
 #: The first 56 bytes, which even the shortest envelope has: seven words to compare.

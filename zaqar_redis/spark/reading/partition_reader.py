@@ -5,21 +5,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from zaqar_redis import errors
 from zaqar_redis.spark.reading import data_loss, decode
 from zaqar_redis.spark.reading.decode import MessageSource
-from zaqar_redis.spark.reading.partitions import RangePartition
+from zaqar_redis.spark.reading.partitions import RangePartition, ReadSpec
 from zaqar_redis.spark.reading.selection import snapshot_of
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
 from zaqar_redis.spark.task import gc_disabled
 from zaqar_redis.spark.task_progress import report_progress
 from zaqar_redis.storage.redis.bulk.range_reader import (
     EpochChanged,
-    RangeFields,
     RangeReader,
     RawPage,
 )
@@ -28,27 +26,6 @@ LOG = logging.getLogger(__name__)
 
 #: Failures of a store in a row, though it answers the look-ups between: another fault.
 _MAX_FAILURES = 10
-_CLAIM_COLUMNS = frozenset({"claim_id", "claim_expires", "claim_count"})
-
-
-@dataclass(frozen=True)
-class ReadSpec:
-    """Which messages a read includes, and which columns."""
-
-    columns: tuple[str, ...]
-    #: messages in a round trip, and rows in a batch
-    size: int
-    include_expired: bool
-    include_claimed: bool = True
-    include_delayed: bool = True
-    fail_on_data_loss: bool = True
-
-    @property
-    def content(self) -> RangeFields:
-        return RangeFields(
-            holds=not self.include_claimed or not _CLAIM_COLUMNS.isdisjoint(self.columns),
-            delays=not self.include_delayed,
-        )
 
 
 def read(

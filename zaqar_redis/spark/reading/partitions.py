@@ -13,12 +13,34 @@ from pyspark.sql.datasource import InputPartition
 
 from zaqar_redis.spark.options import SourceOptions
 from zaqar_redis.spark.stores import StoreLocation
+from zaqar_redis.storage.redis.bulk.range_reader import RangeFields
 
 #: A task for fewer ranks than this costs more than the reading.
 _MIN_RANKS_PER_PARTITION = 10_000
 #: Tasks of one queue, however wide its range is: ranks of deleted messages cost nothing
 #: to read, but a task does.
 _MAX_PARTITIONS_PER_QUEUE = 256
+_CLAIM_COLUMNS = frozenset({"claim_id", "claim_expires", "claim_count"})
+
+
+@dataclass(frozen=True)
+class ReadSpec:
+    """Which messages a read includes, and which columns."""
+
+    columns: tuple[str, ...]
+    #: messages in a round trip, and rows in a batch
+    size: int
+    include_expired: bool
+    include_claimed: bool = True
+    include_delayed: bool = True
+    fail_on_data_loss: bool = True
+
+    @property
+    def content(self) -> RangeFields:
+        return RangeFields(
+            holds=not self.include_claimed or not _CLAIM_COLUMNS.isdisjoint(self.columns),
+            delays=not self.include_delayed,
+        )
 
 
 @dataclass
