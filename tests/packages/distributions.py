@@ -85,7 +85,7 @@ def required(own: metadata.Distribution, extras: Iterable[str] = ()) -> list[met
 def constraints() -> str:
     """Returns the versions of all that users may install with the package, for pip."""
     own = metadata.distribution("zaqar-redis")
-    extras = set(own.metadata.get_all("Provides-Extra")) - _DEVELOPMENT
+    extras = set(own.metadata.get_all("Provides-Extra", ())) - _DEVELOPMENT
     lines = {f"{canonicalize_name(each.name)}=={each.version}" for each in required(own, extras)}
     return "\n".join([_CONSTRAINTS_HEAD, *sorted(lines)]) + "\n"
 
