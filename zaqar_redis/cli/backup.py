@@ -133,10 +133,10 @@ class BackupQueues(BackupCommand):
 class RestoreQueues(BackupCommand):
     """Restore queues and topics from a file that `backup` has written.
 
-    Each is restored completely or not at all. An existing queue does not change: it is listed as
-    already there if it has the creation time in the file, else as a conflict. After an
-    interruption, run the command again: it goes on with the missing queues. With pools each queue
-    gets a pool of its flavor, which must exist.
+    Each is restored completely or not at all. An existing queue does not change: with the same
+    creation time as in the file it is listed as already there, else as a conflict. After an
+    interruption, run the command again: it continues with the missing queues. With pools each
+    queue gets a pool of its flavor, which must exist.
 
     Times are absolute: messages and claims that have ended since are gone. From a damaged or
     truncated file the command restores the queues before the damage.

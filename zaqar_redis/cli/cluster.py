@@ -41,7 +41,7 @@ class PlanCluster(ShellCommand, Lister):
             )
 
         parser.add_argument(
-            "--messages", type=rate, default=0.0, metavar="RATE", help="rate of posts (0)"
+            "--messages", type=rate, default=0.0, metavar="RATE", help="posted messages (0)"
         )
         add("size", whole, "BYTES", "size of a message's body, and of a publication")
         add("retention", float, "S", "time from a message's post to its deletion or expiry")
@@ -56,7 +56,7 @@ class PlanCluster(ShellCommand, Lister):
         add("replicas", whole, "N", "replicas of each Redis")
         add("peak", float, "N", "ratio of the busiest time to the average")
         add("utilisation", float, "SHARE", "maximum use of a core at the peak")
-        add("maxmemory", float, "GB", "maximum of a Redis")
+        add("maxmemory", float, "GB", "maximum memory of a Redis")
         add("cores", whole, "N", "cores of a node")
         add("memory", float, "GB", "of a node")
         return parser
