@@ -73,15 +73,15 @@ class BackupCommand(TargetCommand, Lister):
 class BackupQueues(BackupCommand):
     """Copy queues and topics of a running service to a file.
 
-    All of a queue is in it: messages with their ids, claims, metadata, counters, subscriptions,
-    deliveries that are due, idempotency keys. Each queue is copied as it was at one moment, for
-    which it is locked; requests wait meanwhile. Other queues are as of other moments.
+    The file has everything of a queue: messages with their ids, claims, metadata, counters,
+    subscriptions, due deliveries, idempotency keys. Each queue is locked for a moment and copied in
+    that state; requests wait meanwhile. Each queue has a moment of its own.
 
-    Quotas and access keys are in it, too; pools, flavors and channels are not. FILE must not exist.
-    A name that ends with .gz makes it compressed. It is written as FILE.part, readable by its owner
-    only, and gets its name when it is complete and on disk.
+    The file also has quotas and access keys, but no pools, flavors and channels. FILE must not
+    exist; a name that ends with .gz is compressed. The command writes FILE.part, readable only by
+    its owner, and renames it when it is complete and on disk.
 
-    Exits with 1 when a queue was left out. Example:
+    Exits with 1 if a queue was left out. Example:
 
         zaqar-redis backup --to zaqar.backup.gz --storage redis://10.0.0.5:6379/0
     """
@@ -133,16 +133,16 @@ class BackupQueues(BackupCommand):
 class RestoreQueues(BackupCommand):
     """Restore queues and topics from a file that `backup` has written.
 
-    Each is restored completely or not at all. One that exists is left alone: with the creation time
-    of the one in the file it is listed as already there, else as a conflict. After an interruption,
-    run the command again: it goes on with what is missing. With pools each queue gets a pool by its
-    flavor, which must exist.
+    Each is restored completely or not at all. An existing queue does not change: with the same
+    creation time as in the file it is listed as already there, else as a conflict. After an
+    interruption, run the command again: it continues with the missing queues. With pools each
+    queue gets a pool of its flavor, which must exist.
 
-    Times are absolute: messages and claims that have ended since are gone. Of a damaged or
-    truncated file the queues before the damage are restored.
+    Times are absolute: messages and claims that have ended since are gone. From a damaged or
+    truncated file the command restores the queues before the damage.
 
-    Exits with 1 when a queue was left out (a conflict, or a failure), the file has no such queues,
-    or is damaged. What is already there is no reason for it. Example:
+    Exits with 1 if a queue was left out (a conflict, or a failure), or if the file is damaged or
+    has no such queues. Queues that are already there do not count. Example:
 
         zaqar-redis restore --from zaqar.backup.gz --storage redis://10.0.0.6:6379/0
     """

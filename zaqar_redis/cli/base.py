@@ -155,7 +155,7 @@ class ApiCommand(TargetCommand):
         target_options.add_argument(
             "--project",
             type=header_value,
-            help="project of the queues and channels (that of the token; without one, default)",
+            help="project of the queues and channels (the token's; without a token, default)",
         )
         target_options.add_argument(
             "--token",
@@ -167,8 +167,8 @@ class ApiCommand(TargetCommand):
             "--ca-file",
             default=os.environ.get(CA_FILE_VARIABLE, ""),
             metavar="FILE",
-            help="certificates that that of an https service must come from "
-            f"({CA_FILE_VARIABLE}; those of the system)",
+            help="authorities that sign the certificate of an https service "
+            f"({CA_FILE_VARIABLE}; the system's)",
         )
         target_options.add_argument(
             "--client-id",

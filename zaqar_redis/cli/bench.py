@@ -39,9 +39,9 @@ class RunBenchmark(BenchmarkCommand):
             help="what to run (all)",
         )
         number = bounded_int
-        add("--rounds", type=number(1, 100), default=5, metavar="N", help="of each (5)")
-        add("--seconds", type=number(1, 60), default=3, metavar="S", help="of a round (3)")
-        add("--connections", type=number(2, 512), default=32, metavar="N", help="at a time (32)")
+        add("--rounds", type=number(1, 100), default=5, metavar="N", help="rounds of each (5)")
+        add("--seconds", type=number(1, 60), default=3, metavar="S", help="length of a round (3)")
+        add("--connections", type=number(2, 512), default=32, metavar="N", help="connections (32)")
         add(
             "--claimed",
             type=number(20, 200_000),

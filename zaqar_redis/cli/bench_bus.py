@@ -29,14 +29,14 @@ class RunBusBenchmark(BenchmarkCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.epilog = f"contenders:\n{_CONTENDERS}"
         add, number = parser.add_argument, bounded_int
-        add("--contender", nargs="+", default=[], metavar="NAME", help="(all that are installed)")
+        add("--contender", nargs="+", default=[], metavar="NAME", help="buses (all installed)")
         add(
             "--clients",
             type=number(1, 16),
             nargs="+",
             default=[1, 2, 4],
             metavar="N",
-            help="how many at a time, each 1 to 16 (1 2 4)",
+            help="numbers of clients, each 1 to 16 (1 2 4)",
         )
         add("--channels", type=number(1, 10_000), default=50, metavar="N", help="1 to 10000 (50)")
         add(
@@ -44,21 +44,21 @@ class RunBusBenchmark(BenchmarkCommand):
             type=number(1, 65_536),
             default=20,
             metavar="BYTES",
-            help="of a message, 1 to 65536 (20)",
+            help="size of a message, 1 to 65536 (20)",
         )
         add(
             "--seconds",
             type=number(2, 60),
             default=10,
             metavar="S",
-            help="of a round, 2 to 60 (10)",
+            help="length of a round, 2 to 60 (10)",
         )
-        add("--rounds", type=number(1, 100), default=3, metavar="N", help="of each, 1 to 100 (3)")
+        add("--rounds", type=number(1, 100), default=3, metavar="N", help="rounds, 1 to 100 (3)")
         add("--redis", metavar="URI", help="a Redis on loopback (one for the time of the run)")
         add(
             "--relay",
             action="store_true",
-            help="also measure the time from node to node, at half of what our buses can",
+            help="also measure the time from node to node, at half the maximum rate of our buses",
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:

@@ -28,11 +28,11 @@ _TARGETS = "\n".join(
 
 
 class RunChaos(BenchmarkCommand):
-    """Let processes, networks and disks fail, and check that nothing is lost that was promised.
+    """Let processes, networks and disks fail, and check that all promises hold.
 
     A store, a service with two workers, a notifier and clients run on loopback for the time of
-    the run. Clients record each act, faults strike by a schedule that the seed decides, and in
-    the end the records are compared with what is stored. Exits with 1 when a promise is broken.
+    the run. Clients record each act, faults strike by a schedule from the seed, and in the end the
+    command compares the records with the store. Exits with 1 if a promise is broken.
     Example:
 
         zaqar-redis bench chaos --topology sentinel --seconds 120 --seed 7
@@ -43,15 +43,15 @@ class RunChaos(BenchmarkCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.epilog = f"faults:\n{_FAULTS}\n\nof a topology:\n{_TARGETS}"
         add, number = parser.add_argument, bounded_int
-        add("--topology", choices=list(TOPOLOGIES), default="single", help="(single)")
+        add("--topology", choices=list(TOPOLOGIES), default="single", help="kind of store (single)")
         add(
             "--seconds",
             type=number(10, _LONGEST_SECONDS),
             default=60,
             metavar="S",
-            help="of the run (60)",
+            help="length of the run (60)",
         )
-        add("--seed", type=number(0, 2**31), metavar="N", help="of the schedule (a random one)")
+        add("--seed", type=number(0, 2**31), metavar="N", help="seed of the schedule (random)")
         add(
             "--faults",
             nargs="+",
@@ -63,12 +63,12 @@ class RunChaos(BenchmarkCommand):
             "--ack-replicas",
             type=number(0, 2),
             metavar="N",
-            help="replicas that must have a change before it is acknowledged (1); with fewer than "
-            "there are, some losses by a failover are expected, counted and shown",
+            help="replicas that must confirm a change (1); with fewer than all, some losses by a "
+            "failover are expected, counted and shown",
         )
-        add("--rate", type=number(1, 100), default=15, metavar="N", help="of each client (15/s)")
+        add("--rate", type=number(1, 100), default=15, metavar="N", help="acts of a client (15/s)")
         add("--plan", action="store_true", help="only show the schedule")
-        add("--folder", type=Path, metavar="NEW", help="keep records, logs and stores there")
+        add("--folder", type=Path, metavar="NEW", help="folder for records, logs and stores")
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         if parsed_args.plan and (parsed_args.json or parsed_args.plot):

@@ -30,8 +30,8 @@ class RunBusBroker(ShellCommand):
     """Run a broker of a ZeroMQ bus.
 
     It passes messages between the nodes of a service, which have [channels] bus =
-    zeromq://HOST:PORT. It keeps nothing, and needs no store; any number of them may run, and
-    each channel is on one. Nodes also use the port after PORT. Example:
+    zeromq://HOST:PORT. It stores nothing, and needs no store. Run any number of brokers; each
+    channel is on one. Nodes also use the port after PORT. Example:
 
         zaqar-redis bus-broker --bind 10.0.0.5 --curve-secret-key-file /etc/zaqar-redis/broker.key
     """
@@ -57,8 +57,8 @@ class RunBusBroker(ShellCommand):
             type=bounded_int(1, 10_000_000),
             default=_HIGH_WATER_MARK,
             metavar="N",
-            help="messages, of 64 KiB at most unless a single one is larger, that wait for each "
-            "node that is slow; further ones it misses (%(default)s)",
+            help="messages, of 64 KiB at most or a single larger one, that wait for each slow "
+            "node; it misses further ones (%(default)s)",
         )
         _add_keys_to(parser)
         return parser
@@ -98,14 +98,14 @@ def _add_keys_to(parser: argparse.ArgumentParser) -> None:
         "--curve-clients",
         type=Path,
         metavar="FILE",
-        help="file with the public keys of the nodes that may connect, one a line (all that know "
-        "the public key of the broker)",
+        help="file with the public keys of allowed nodes, one a line (all nodes that know the "
+        "broker's public key)",
     )
     keys.add_argument("--new-keys", action="store_true", help="print a new pair of keys, and end")
     keys.add_argument(
         "--insecure",
         action="store_true",
-        help="allow other addresses than loopback without encryption",
+        help="allow addresses other than loopback without encryption",
     )
 
 

@@ -63,7 +63,7 @@ class ServerApiCommand(ApiCommand):
             type=header_value,
             default=os.environ.get(_KEY, ""),
             metavar="KEY",
-            help=f"of the service at --url; in the variable {_KEY} it is not in process lists",
+            help=f"key of the service at --url; the variable {_KEY} hides it from process lists",
         )
         return parser
 
@@ -83,7 +83,7 @@ class ChannelCommand(ServerApiCommand):
 
 
 class ListChannel(ServerApiCommand, Lister):
-    """List the channels that have subscribers, on all nodes together, and their rates.
+    """List the channels with subscribers on all nodes, and their rates.
 
     Rates are of the last five to ten seconds, and null until a channel has had subscribers for a
     second.
@@ -93,7 +93,7 @@ class ListChannel(ServerApiCommand, Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("--pattern", metavar="GLOB", help="only those that match (all)")
+        parser.add_argument("--pattern", metavar="GLOB", help="only matching channels (all)")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
@@ -105,10 +105,10 @@ class ListChannel(ServerApiCommand, Lister):
 
 
 class ShowChannel(ChannelCommand, ShowOne):
-    """Show how many clients are in a channel, its rate, and the position of its history.
+    """Show the number of clients in a channel, its rate, and the position of its history.
 
     Fields are null for a channel without presence or history. The rate is of the last five to ten
-    seconds; it is null without subscribers, and until there have been some for a second.
+    seconds; it is null until the channel has had subscribers for a second.
 
     Example: zaqar-redis channel info news
     """
@@ -145,7 +145,7 @@ class PublishToChannel(ChannelCommand, ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("data", type=parse_body, help="what to publish")
+        parser.add_argument("data", type=parse_body, help="data to publish")
         parser.add_argument(
             "--idempotency-key", metavar="KEY", help="a repeated call with it publishes nothing"
         )
@@ -182,10 +182,10 @@ class ListChannelHistory(ChannelCommand, Lister):
             type=bounded_int(1, _MAX_LIMIT),
             default=_DEFAULT_LIMIT,
             metavar="N",
-            help=f"this many at most ({_DEFAULT_LIMIT})",
+            help=f"maximum of publications ({_DEFAULT_LIMIT})",
         )
         parser.add_argument(
-            "--since", type=int, metavar="OFFSET", help="those after it; with --reverse before it"
+            "--since", type=int, metavar="OFFSET", help="only after it; with --reverse before it"
         )
         parser.add_argument("--reverse", action="store_true", default=None, help="newest first")
         return parser
@@ -275,14 +275,14 @@ class SendMessage(ServerApiCommand):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("payload", type=parse_body, help="what to send")
+        parser.add_argument("payload", type=parse_body, help="message to send")
         parser.add_argument("--type", default="message", help="the message's type (message)")
         to = parser.add_mutually_exclusive_group(required=True)
         to.add_argument("--user", help="to the connections of this user")
-        to.add_argument("--role", help="to those whose token has this role")
+        to.add_argument("--role", help="to connections with this role in their token")
         to.add_argument("--connection", metavar="CLIENT", help="to the connection of a client id")
-        to.add_argument("--topic", help="to those that are subscribed to this topic")
-        to.add_argument("--broadcast", action="store_true", help="to all of the project")
+        to.add_argument("--topic", help="to subscribers of this topic")
+        to.add_argument("--broadcast", action="store_true", help="to the whole project")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:

@@ -35,9 +35,9 @@ class CreateClaim(FittedListCommand):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("--limit", type=int, help="messages at most (10)")
+        parser.add_argument("--limit", type=int, help="maximum of messages (10)")
         _add_lease(parser)
-        parser.add_argument("--wait", type=int, metavar="SECONDS", help="for new messages")
+        parser.add_argument("--wait", type=int, metavar="SECONDS", help="wait for new messages")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
@@ -61,9 +61,9 @@ class CreateClaim(FittedListCommand):
 
 
 class ListClaim(FittedListCommand):
-    """List the live claims of a queue that hold messages, those that end first.
+    """List the live claims of a queue that hold messages, by their ends.
 
-    Each with the Client-ID of the request that created it. A narrow terminal does not show every
+    Each has the Client-ID of the request that created it. A narrow terminal does not show every
     column; -f json has all.
 
     Example: zaqar-redis claim list orders
@@ -75,7 +75,7 @@ class ListClaim(FittedListCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--limit", type=bounded_int(1, 1_000_000), metavar="N", help="this many at most (all)"
+            "--limit", type=bounded_int(1, 1_000_000), metavar="N", help="maximum of claims (all)"
         )
         return parser
 
@@ -106,7 +106,7 @@ class ShowClaim(ClaimCommand, ShowOne):
 
 
 class RenewClaim(ClaimCommand):
-    """Renew a live claim: it ends that many seconds from now.
+    """Renew a live claim: its TTL counts from now.
 
     Example: zaqar-redis claim renew orders 51db6f78c50811e79e0f0242ac110002 --ttl 600
     """
@@ -133,9 +133,9 @@ class ReleaseClaim(ClaimCommand):
 
 
 def _add_lease(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ttl", type=int, metavar="SECONDS", help="until the claim expires")
+    parser.add_argument("--ttl", type=int, metavar="SECONDS", help="lifetime of the claim")
     parser.add_argument(
-        "--grace", type=int, metavar="SECONDS", help="that messages outlive the claim, at least"
+        "--grace", type=int, metavar="SECONDS", help="minimum that messages outlive the claim"
     )
 
 

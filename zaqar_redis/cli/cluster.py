@@ -41,23 +41,23 @@ class PlanCluster(ShellCommand, Lister):
             )
 
         parser.add_argument(
-            "--messages", type=rate, default=0.0, metavar="RATE", help="that are posted (0)"
+            "--messages", type=rate, default=0.0, metavar="RATE", help="posted messages (0)"
         )
-        add("size", whole, "BYTES", "of a message's body, and of a publication")
-        add("retention", float, "S", "from a message's post to its deletion or expiry")
-        add("queues", whole, "N", "that exist")
-        add("claims", float, "N", "of each message, with its deletion")
+        add("size", whole, "BYTES", "size of a message's body, and of a publication")
+        add("retention", float, "S", "time from a message's post to its deletion or expiry")
+        add("queues", whole, "N", "number of queues")
+        add("claims", float, "N", "claims of each message, with its deletion")
         add("batch", whole, "N", "messages in a post, and in a claim")
-        add("long_polls", whole, "N", "that wait at a time")
-        add("sockets", whole, "N", "WebSockets of channels that are open at a time")
-        add("worker_sockets", whole, "N", "sockets and long polls of a worker, at most")
-        add("publications", rate, "RATE", "to channels, with history")
+        add("long_polls", whole, "N", "concurrent long polls")
+        add("sockets", whole, "N", "open WebSockets of channels")
+        add("worker_sockets", whole, "N", "maximum of sockets and long polls of a worker")
+        add("publications", rate, "RATE", "rate of publications to channels with history")
         add("fan_out", float, "N", "sockets that get a publication")
-        add("replicas", whole, "N", "of each Redis, beside the primary")
-        add("peak", float, "N", "the busiest time to the average")
-        add("utilisation", float, "SHARE", "of a core that is used at the peak, at most")
-        add("maxmemory", float, "GB", "of a Redis, at most")
-        add("cores", whole, "N", "of a node")
+        add("replicas", whole, "N", "replicas of each Redis")
+        add("peak", float, "N", "ratio of the busiest time to the average")
+        add("utilisation", float, "SHARE", "maximum use of a core at the peak")
+        add("maxmemory", float, "GB", "maximum memory of a Redis")
+        add("cores", whole, "N", "cores of a node")
         add("memory", float, "GB", "of a node")
         return parser
 

@@ -34,9 +34,9 @@ class ConfigCommand(ShellCommand):
 class CheckConfig(ConfigCommand):
     """List the problems of the configuration that would keep a service from starting.
 
-    Unknown options, groups and variables, invalid values, options that contradict each other: a
-    line for each. Nothing is started, and no store is contacted. Exits with 1 when there are
-    problems; when there are none, options that open more than you may want are listed. Example:
+    Prints a line for each unknown option, group or variable, invalid value, and contradiction.
+    Starts nothing, and contacts no store. Exits with 1 if there are problems; otherwise lists
+    options that open more than you may want. Example:
 
         zaqar-redis config check --config-file /etc/zaqar_redis/zaqar_redis.conf
     """
@@ -54,10 +54,10 @@ class CheckConfig(ConfigCommand):
 
 
 class ShowConfig(ConfigCommand, Lister):
-    """List all options with their effective values, and where each comes from.
+    """List all options with their effective values and sources.
 
-    Options of the command line are above variables of the environment, these above files, and
-    files above defaults. Keys and passwords are hidden. Example:
+    Options of the command line override variables of the environment, variables override files,
+    and files override defaults. Keys and passwords are hidden. Example:
 
         zaqar-redis config show -f csv
     """
@@ -70,7 +70,7 @@ class ShowConfig(ConfigCommand, Lister):
 
 
 class DiffConfig(ConfigCommand, Lister):
-    """List the options whose values are not the defaults, and where each comes from.
+    """List the options that differ from their defaults, with their sources.
 
     Keys and passwords are hidden. Example:
 

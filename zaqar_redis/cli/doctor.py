@@ -39,13 +39,11 @@ _CODES: dict[Severity, int] = {"info": 0, "warning": 3, "critical": 4}
 class Doctor(TargetCommand, Lister):
     """Diagnose the stores and the configuration: list what is wrong, and what to do.
 
-    Of each Redis: version, persistence, memory and its policy, clock, latency, connections, open
-    ports; of the configuration its problems and insecure settings; of queues and their
-    subscriptions what the service has found in its last round. Nothing is changed. Exits with 0
-    when there is nothing worse than info, 3 when the worst finding is a warning, 4 when it is
-    critical.
-    Give the configuration of the service; with --storage alone the stores are all it looks at.
-    Example:
+    Checks each Redis (version, persistence, memory and its policy, clock, latency, connections,
+    open ports), problems and insecure settings of the configuration, and the service's last
+    findings about queues and their subscriptions. Changes nothing. Exits with 3 if the worst
+    finding is a warning, with 4 if it is critical, else with 0. Pass the configuration of the
+    service; with --storage alone the command checks only the stores. Example:
 
         zaqar-redis doctor --config-file /etc/zaqar_redis/zaqar_redis.conf
     """

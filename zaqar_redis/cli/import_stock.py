@@ -32,9 +32,9 @@ class ImportStock(TargetCommand, Lister):
     must contain both queues and messages; stock's pools are not supported.
 
     Each queue is copied completely or not at all. After an interruption, run the command
-    again: it goes on with the queues that are missing. Messages that stock Zaqar gets for a
-    queue after it was copied are not copied: delete the copy to import the queue again. A
-    queue that existed before is left alone and listed as a conflict.
+    again: it continues with the missing queues. Messages that stock Zaqar gets for a queue
+    after the copy are missing: delete the copy to import the queue again. A queue that
+    existed before stays unchanged and is listed as a conflict.
 
     Claim ids, subscription ids, times, order, claim counts and metadata stay. Message ids
     change: ours are positions in the queue. Expired messages are not copied. Messages that

@@ -117,7 +117,7 @@ class SealCommand(KeyCommand):
         parser.add_argument(
             "--new-seal-key",
             action="store_true",
-            help="the seal key was changed: the keys that there are need not fit it",
+            help="accept a changed seal key that fits no existing key",
         )
         return parser
 
@@ -163,14 +163,14 @@ class CreateKey(SealCommand, ShowOne):
         parser = super().get_parser(prog_name)
         parser.add_argument("user", type=_user, help="the person or program that uses it")
         parser.add_argument(
-            "--project", type=_project, default="default", help="that it belongs to (default)"
+            "--project", type=_project, default="default", help="project of the key (default)"
         )
         role = parser.add_mutually_exclusive_group()
         role.add_argument(
             "--role",
             action="append",
             choices=(READER, MEMBER, ADMIN),
-            help="what it may do: read, also write, or all in all projects (member)",
+            help="permissions: read, also write, or all in all projects (member)",
         )
         role.add_argument(
             "--read-only",
@@ -185,8 +185,8 @@ class CreateKey(SealCommand, ShowOne):
             type=parse_right,
             default=[],
             metavar="QUEUES:ACTION[,ACTION]",
-            help="only these actions on queues with such a name, both with wildcards; may be "
-            "given more than once",
+            help="allow only these actions on these queues, both with wildcards; may be given more "
+            "than once",
         )
         parser.add_argument(
             "--expires",
@@ -224,7 +224,7 @@ class ListKey(KeyCommand, PagedListCommand):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("--project", help="only those of this project")
+        parser.add_argument("--project", help="only keys of this project")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:

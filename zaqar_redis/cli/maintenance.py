@@ -18,18 +18,18 @@ from zaqar_redis.storage.contract import Driver, Sweeper
 class CheckStore(TargetCommand, Lister):
     """Read all keys of the store and its pools, and list inconsistencies.
 
-    A finding is either damage, which no service causes by itself: keys that were evicted,
-    edited or lost; or a harmless leftover of a process that died. --repair repairs what it
-    can: it removes keys that belong to nothing, and loses no existing message. The service
-    may run meanwhile. A store that is away is a finding of the kind unread. Exits with 1 when
-    damage is left, else with 5 when a store was not read. Example:
+    A finding is either damage, which no service causes by itself (evicted, edited or lost
+    keys), or a harmless leftover of a process that died. --repair removes keys that belong to
+    nothing, and loses no existing message. The service may run meanwhile. An unavailable store
+    is a finding of the kind unread. Exits with 1 if damage is left, else with 5 if a store was
+    not read. Example:
 
         zaqar-redis check --storage redis://127.0.0.1:6379/0
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("--repair", action="store_true", help="repair what can be repaired")
+        parser.add_argument("--repair", action="store_true", help="repair repairable damage")
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -96,8 +96,8 @@ def _kind(finding: Finding) -> str:
 class SweepStore(TargetCommand):
     """Sweep the store and its pools now: expired messages and claims, deleted queues.
 
-    Services do so once a minute by themselves. Fails when a store is unreachable, after
-    the others were swept. Example:
+    Services sweep once a minute themselves. If a store is unreachable, the command sweeps
+    the others, and then fails. Example:
 
         zaqar-redis sweep --storage redis://127.0.0.1:6379/0
     """

@@ -85,9 +85,9 @@ class PostMessage(QueueCommand, Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("body", nargs="+", type=parse_body, help="of a message")
-        parser.add_argument("--ttl", type=int, metavar="SECONDS", help="until they expire")
-        parser.add_argument("--delay", type=int, metavar="SECONDS", help="until they are visible")
+        parser.add_argument("body", nargs="+", type=parse_body, help="body of a message")
+        parser.add_argument("--ttl", type=int, metavar="SECONDS", help="time until they expire")
+        parser.add_argument("--delay", type=int, metavar="SECONDS", help="time until visible")
         parser.add_argument(
             "--attribute",
             action="append",
@@ -118,7 +118,7 @@ class ListMessagesCommand(FittedListCommand):
         parser = super().get_parser(prog_name)
         parser.add_argument("--delayed", action="store_true", help="delayed ones too")
         parser.add_argument(
-            "--limit", type=bounded_int(1, 1_000_000), metavar="N", help="this many at most (all)"
+            "--limit", type=bounded_int(1, 1_000_000), metavar="N", help="maximum of messages (all)"
         )
         return parser
 
@@ -172,7 +172,7 @@ class ShowMessage(QueueCommand, ShowOne):
 class DeleteMessage(QueueCommand, DestructiveCommand):
     """Delete messages by their ids; a claimed one only with its claim.
 
-    It goes on with the others when one is refused, and then fails. Example:
+    If one is refused, the command continues with the others, and then fails. Example:
 
         zaqar-redis message delete orders 3f0c8d53-5a0f-4b0e-0000-000000000007 --yes
     """
@@ -204,10 +204,10 @@ class DeleteMessage(QueueCommand, DestructiveCommand):
 class TailMessage(QueueCommand):
     """Follow a queue: show its last messages, then each new one as it comes.
 
-    One line each, "id  body", until interrupted; the queue need not exist yet. A message
-    that is claimed or delayed when later ones are shown is skipped, unless --claimed or
-    --delayed is given. To find the last messages the queue is read from its start; for a
-    long queue, --lines 0 avoids that. Example:
+    Prints a line "id  body" for each, until interrupted; the queue need not exist yet. A
+    message that is claimed or delayed when later ones are shown is skipped, unless --claimed
+    or --delayed is given. To find the last messages the command reads the queue from its
+    start; for a long queue, --lines 0 avoids this. Example:
 
         zaqar-redis message tail orders --lines 20 --claimed
     """
@@ -235,7 +235,7 @@ class TailMessage(QueueCommand):
             type=bounded_int(1, 30),
             default=30,
             metavar="SECONDS",
-            help="for new messages in one request (30); at most the service's max_wait",
+            help="longest wait of one request (30); at most the service's max_wait",
         )
         return parser
 

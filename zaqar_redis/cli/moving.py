@@ -42,7 +42,7 @@ _PEEKED = (
     Column("body", as_text=json_text),
 )
 _MOVED, _LEFT = "moved", "left"
-_CONTAINS = "only those whose body has this text, as JSON or with its escapes decoded"
+_CONTAINS = "only messages with this text in the body, as JSON or with its escapes decoded"
 _HELD = "those of the last request may be held for a minute"
 #: Queues that a line names.
 _LISTED_MAX = 10
@@ -51,9 +51,9 @@ _LISTED_MAX = 10
 class PeekMessage(FittedListCommand):
     """Look at messages in any state, and change nothing.
 
-    Each with its state, how often it was claimed, by which claim of which client it is held until
-    when or until when it is delayed, and the queue that a dead letter came from. A narrow
-    terminal shows the beginning of bodies, and not every column; -f json has all. Example:
+    Each has its state, its number of claims, the claim and the client that hold it, the end of its
+    claim or delay, and the queue that a dead letter came from. A narrow terminal shows the
+    beginning of bodies, and not every column; -f json has all. Example:
 
         zaqar-redis message peek orders --state claimed --contains '"customer": 7' --limit 5
     """
@@ -67,7 +67,7 @@ class PeekMessage(FittedListCommand):
             type=bounded_int(1, 1_000_000),
             default=PAGE_SIZE,
             metavar="N",
-            help=f"this many at most ({PAGE_SIZE})",
+            help=f"maximum of messages ({PAGE_SIZE})",
         )
         return parser
 
@@ -99,10 +99,10 @@ class MovingCommand(QueueCommand, ShowOne):
         parser = super().get_parser(prog_name)
         parser.add_argument("--contains", metavar="TEXT", help=_CONTAINS)
         parser.add_argument(
-            "--limit", type=bounded_int(1, 10**9), metavar="N", help="N at most, the oldest (all)"
+            "--limit", type=bounded_int(1, 10**9), metavar="N", help="only the N oldest (all)"
         )
         parser.add_argument(
-            "--rate", type=_rate, metavar="N", help="so many messages a second at most (no limit)"
+            "--rate", type=_rate, metavar="N", help="maximum of messages a second (no limit)"
         )
         return parser
 
@@ -201,9 +201,9 @@ class MovingCommand(QueueCommand, ShowOne):
 class MoveMessage(MovingCommand):
     """Move messages to the end of another queue, which must exist.
 
-    Those of the ids; without ids the free ones, oldest first. Claimed messages are left. Each is
-    moved once, and none is lost, however the command ends; run it again to go on. The TTL of a
-    message begins anew. Examples:
+    Moves the messages of the ids; without ids all free ones, oldest first; never claimed ones. Each
+    is moved once, and none is lost, even if the command is interrupted; run it again to continue.
+    The TTL of a message starts again. Examples:
 
         zaqar-redis message move orders orders-later --limit 100 --rate 50
         zaqar-redis message move orders orders-odd 3f0c8d53-5a0f-4b0e-0000-000000000007
@@ -229,10 +229,10 @@ class MoveMessage(MovingCommand):
 
 
 class CopyMessage(MoveMessage):
-    """Copy messages to the end of another queue, which must exist; they stay where they are, too.
+    """Copy messages to the end of another queue, which must exist.
 
-    Those of the ids; without ids all, claimed and delayed ones too, oldest first. Each is copied
-    to a queue once within a day. Example:
+    Copies the messages of the ids; without ids all, claimed and delayed ones too, oldest first.
+    Each is copied to a queue once within a day. Example:
 
         zaqar-redis message copy orders orders-test --limit 10
     """
@@ -243,10 +243,10 @@ class CopyMessage(MoveMessage):
 class RedriveQueue(MovingCommand):
     """Send dead letters back to the queues that they came from, or to another one.
 
-    Claimed ones are left, and so are messages that are no dead letters. Those whose queue does not
-    exist any more are left, too: the command goes on with the others, lists these queues, and
-    exits with 5; --target takes all. None is lost or sent twice, however the command ends; run it
-    again to go on. Dead letters that arrive meanwhile are left for the next run. Example:
+    Claimed messages, and messages that are no dead letters, stay. Dead letters of queues that no
+    longer exist stay, too: the command continues with the others, lists these queues, and exits
+    with 5; --target takes all. None is lost or sent twice, even if the command is interrupted; run
+    it again to continue. Dead letters that arrive meanwhile stay for the next run. Example:
 
         zaqar-redis queue redrive orders-dead --rate 100
     """
@@ -254,7 +254,7 @@ class RedriveQueue(MovingCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--target", type=resource_name, metavar="QUEUE", help="where to (where they came from)"
+            "--target", type=resource_name, metavar="QUEUE", help="target (their origins)"
         )
         return parser
 

@@ -26,10 +26,10 @@ LOG = logging.getLogger(__name__)
 class Notify(ShellCommand):
     """Deliver messages to the subscribers of queues and topics.
 
-    The service does so itself, unless [notification] in_service is off. Any number of these
-    processes may run, on any machine; each queue is served by one of them at a time. It reads its
-    configuration when it starts: to change it, start another one and stop the first, by SIGTERM,
-    SIGINT or SIGHUP. Example:
+    The service delivers itself, unless [notification] in_service is off. Run any number of these
+    processes, on any machine; one at a time serves a queue. A process reads its configuration only
+    at its start: to change it, start another process and stop the first, by SIGTERM, SIGINT or
+    SIGHUP. Example:
 
         zaqar-redis notify --storage redis://localhost/0
     """

@@ -44,7 +44,7 @@ class ListPool(ListResource):
 
 
 class ShowPool(PoolCommand, ShowResource):
-    """Show a pool, and how many queues are in it.
+    """Show a pool, and its number of queues.
 
     Example: zaqar-redis pool show one
     """
@@ -58,7 +58,7 @@ class PutPool(PoolCommand, PutResource):
         add, required = parser.add_argument, self.method == "PUT"
         add("--uri", required=required, help="its store, e.g. redis://host:6379/0")
         add("--weight", type=int, help="its share of new queues; 0 for none (100)")
-        add("--flavor", help="the group it belongs to; empty for none")
+        add("--flavor", help="its group; empty for none")
         add("--options", type=json_object, metavar="JSON", help="its own [redis] settings")
         add(
             "--adopt",
@@ -104,10 +104,10 @@ class DeletePool(PoolCommand, DeleteResource):
 
 
 class DrainPool(PoolCommand):
-    """Move all queues of a pool to others of their flavor, or to the default pool, and wait for it.
+    """Move all queues of a pool to others of their flavor, or to the default pool, and wait.
 
     The pool gets no new queues from now on; with --undo it gets new ones again. The service
-    goes on draining when this command is interrupted. Fails when queues cannot move. Example:
+    continues if this command is interrupted. Fails if queues cannot move. Example:
 
         zaqar-redis pool drain one
     """
@@ -131,12 +131,12 @@ class DrainPool(PoolCommand):
 
 
 class RebalancePools(ApiCommand, Lister):
-    """Spread queues over the pools by weight, and wait for it.
+    """Spread queues over the pools by weight, and wait.
 
     Each pool gets its share of the queues of its flavor; queues without a flavor move from
-    the service's own store ("default") to pools without one. --dry-run only shows how many
-    queues each has and should have ("due"); --stop ends a rebalance that another command has
-    started. The service goes on when this command is interrupted. Example:
+    the service's own store ("default") to pools without one. --dry-run only shows the actual
+    and the intended ("due") number of queues of each pool. --stop ends a running rebalance.
+    The service continues if this command is interrupted. Example:
 
         zaqar-redis pool rebalance --dry-run
     """

@@ -22,24 +22,24 @@ class ProfileCommand(ShellCommand):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("name", type=resource_name, help="of the profile")
+        parser.add_argument("name", type=resource_name, help="name of the profile")
         return parser
 
 
 class CreateProfile(ProfileCommand):
     """Create a named profile of a service, its store, or both, or replace it.
 
-    Commands for queues, pools and channels call the service if the profile has one, and
-    else work on the store directly; check, sweep, backup, restore, import-stock, pipeline and
-    key need the store. Only its owner can read the file: a URI may contain a password. Example:
+    Commands for queues, pools and channels call the profile's service, or without one work on
+    the store directly; check, sweep, backup, restore, import-stock, pipeline and key need the
+    store. Only its owner can read the file, because a URI may contain a password. Example:
 
         zaqar-redis profile create prod --url https://queues.example.org --use
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("--url", type=target.service_url, help="of the service")
-        parser.add_argument("--storage", type=_store_uri, metavar="URI", help="of its store")
+        parser.add_argument("--url", type=target.service_url, help="address of the service")
+        parser.add_argument("--storage", type=_store_uri, metavar="URI", help="its store")
         parser.add_argument("--use", action="store_true", help="use it from now on")
         return parser
 
@@ -55,7 +55,7 @@ class CreateProfile(ProfileCommand):
 
 
 class ListProfile(ShellCommand, Lister):
-    """List profiles, and which one is in use; without passwords.
+    """List profiles, without passwords, and mark the one in use.
 
     Example: zaqar-redis profile list
     """
@@ -96,7 +96,7 @@ class UseProfile(ShellCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         one = parser.add_mutually_exclusive_group(required=True)
-        one.add_argument("name", nargs="?", type=resource_name, help="of the profile")
+        one.add_argument("name", nargs="?", type=resource_name, help="name of the profile")
         one.add_argument("--none", action="store_true", help="use no profile")
         return parser
 

@@ -14,7 +14,7 @@ from zaqar_redis.cli.base import ApiCommand, Row, Table, TargetCommand
 
 
 class ListProject(TargetCommand, Lister):
-    """List the projects that have queues in the store and its pools, with how many.
+    """List the projects with queues in the store and its pools, and their numbers of queues.
 
     Example: zaqar-redis project list --storage redis://127.0.0.1:6379/0
     """

@@ -47,7 +47,7 @@ class ListNamedResource(ListResource):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("--name", help="only those whose name contains this")
+        parser.add_argument("--name", help="only names that contain this")
         parser.add_argument("--detailed", action="store_true", help="with their metadata")
         return parser
 
@@ -62,8 +62,8 @@ class ListNamedResource(ListResource):
 class ListQueue(ListNamedResource):
     """List the queues of a project, by name.
 
-    While a store is away, its queues are listed with its name, as far as their names are known, and
-    the command exits with 5. Example:
+    While a store is unavailable, its known queues are listed with the store's name, and the command
+    exits with 5. Example:
 
         zaqar-redis queue list --project shop -f csv
     """
@@ -125,8 +125,8 @@ class CreateQueue(QueueCommand):
 class UpdateQueue(QueueCommand, ShowResource):
     """Change some of a queue's metadata, and show all of it.
 
-    What is neither set nor removed stays; all changes are made, or none. A reserved attribute
-    that is removed has its default again. Example:
+    Other attributes stay. All changes are made, or none. A removed reserved attribute has its
+    default again. Example:
 
         zaqar-redis queue update orders --set '{"_max_claim_count": 5}' --remove colour
     """
@@ -168,10 +168,10 @@ def _pointer(name: str) -> str:
 
 
 class InspectQueue(QueueCommand, ShowOne):
-    """Show all about a queue at once: messages, rates, claims, dead letters, deliveries, metadata.
+    """Show everything about a queue: messages, rates, claims, dead letters, deliveries, metadata.
 
-    The rates are those of the seconds that --seconds names, for which the command waits; the
-    totals are since the queue was created. Example:
+    The command waits for --seconds to measure rates; totals count since the creation of the queue.
+    Example:
 
         zaqar-redis queue inspect orders --seconds 5
     """
@@ -183,7 +183,7 @@ class InspectQueue(QueueCommand, ShowOne):
             type=bounded_int(0, 3600),
             default=1,
             metavar="N",
-            help="to measure rates for; 0: show none (1)",
+            help="time to measure rates; 0: show none (1)",
         )
         return parser
 
@@ -243,9 +243,9 @@ class ShowQueue(QueueCommand, ShowResource):
 
 
 class ShowQueueStats(QueueCommand, ShowOne):
-    """Show how many messages a queue has, their ages, and what has happened to them.
+    """Show the number of a queue's messages, their ages, and counters.
 
-    Ages are in seconds; what ends in _total counts since the queue was created.
+    Ages are in seconds; counters end in _total, and count since the creation of the queue.
 
     Example: zaqar-redis queue stats orders
     """
@@ -265,7 +265,7 @@ class ShowQueueStats(QueueCommand, ShowOne):
 
 
 class LocateQueue(QueueCommand, ShowResource):
-    """Show which pool a queue is in; "default" is the service's own store.
+    """Show the pool of a queue; "default" is the service's own store.
 
     Example: zaqar-redis queue locate orders
     """

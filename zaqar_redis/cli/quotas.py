@@ -60,17 +60,17 @@ class ListQuota(ListResource):
 
 
 class ShowQuota(QuotaCommand, ShowResource):
-    """Show the quota of a project, and what it uses. -1 is no limit.
+    """Show the quota of a project, and its usage. -1 is no limit.
 
     Example: zaqar-redis quota show orders
     """
 
 
 class SetQuota(QuotaCommand, PutResource):
-    """Give a project a quota of its own, in the place of the one it may have.
+    """Give a project a quota of its own, or replace it.
 
-    Limits that are not given are those of the service's options ([quota]); -1 is no limit.
-    Workers know it within five seconds. Example:
+    Omitted limits follow the service's options ([quota]); -1 is no limit. Workers apply it
+    within five seconds. Example:
 
         zaqar-redis quota set orders --requests 100 --messages 1000000
     """
@@ -80,7 +80,7 @@ class SetQuota(QuotaCommand, PutResource):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         for name, what in _HELP.items():
-            parser.add_argument(f"--{name}", type=int, metavar="N", help=f"{what}, at most")
+            parser.add_argument(f"--{name}", type=int, metavar="N", help=f"maximum of {what}")
         return parser
 
     def document(self, parsed: argparse.Namespace) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class SetQuota(QuotaCommand, PutResource):
 
 
 class UnsetQuota(QuotaCommand, DeleteResource):
-    """Remove the quota of a project: that of the service's options applies.
+    """Remove the quota of a project: the service's options apply.
 
     Example: zaqar-redis quota unset orders --yes
     """

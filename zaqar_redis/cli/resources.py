@@ -66,7 +66,9 @@ class NamedResourceCommand(ResourceCommand):
             "name",
             metavar=self.argument,
             type=self.argument_type,
-            help="its name" if self.argument == self.noun else f"of the {self.noun}",
+            help="its name"
+            if self.argument == self.noun
+            else f"{self.argument} of the {self.noun}",
         )
         return parser
 

@@ -25,13 +25,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--admin",
         action="store_true",
-        help="serve pools, flavors and health too, to everybody who reaches the service; with "
-        "authentication they are served to administrators",
+        help="serve pools, flavors and health to everybody who reaches the service; with "
+        "authentication only to administrators",
     )
     parser.add_argument(
         "--insecure",
         action="store_true",
-        help="allow other addresses than loopback without authentication",
+        help="allow addresses other than loopback without authentication",
     )
     add_files_to(parser)
 

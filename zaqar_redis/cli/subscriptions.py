@@ -43,8 +43,8 @@ class SubscriptionSourceCommand(ResourceCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         source = parser.add_mutually_exclusive_group(required=True)
-        source.add_argument("--queue", type=resource_name, help="that of this queue")
-        source.add_argument("--topic", type=resource_name, help="that of this topic")
+        source.add_argument("--queue", type=resource_name, help="the queue")
+        source.add_argument("--topic", type=resource_name, help="or the topic")
         return parser
 
     def collection(self, parsed: argparse.Namespace) -> str:
@@ -70,7 +70,7 @@ class ListSubscription(SubscriptionSourceCommand, PagedListCommand):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("--detailed", action="store_true", help="with how deliveries go")
+        parser.add_argument("--detailed", action="store_true", help="with the state of deliveries")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
@@ -88,7 +88,7 @@ def _flat(subscription: dict[str, Any]) -> dict[str, Any]:
 
 
 class ShowSubscription(SubscriptionCommand, ShowResource):
-    """Show a subscription, and how deliveries to it go.
+    """Show a subscription, and the state of its deliveries.
 
     Example: zaqar-redis subscription show 5b1c0c7e-9d5e-4f0a-8a43-1f3d6f5a2b90 --topic news
     """
@@ -116,30 +116,28 @@ def _filter(text: str) -> dict[str, Any]:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ttl", type=int, metavar="SECONDS", help="from now until it ends")
+    parser.add_argument("--ttl", type=int, metavar="SECONDS", help="lifetime from now on")
     parser.add_argument(
         "--option",
         type=partial(parse_assignment, form="NAME=JSON"),
         action="append",
         default=[],
         metavar="NAME=JSON",
-        help="an option, e.g. timeout=5; what is no JSON is a text; may be repeated",
+        help="an option, e.g. timeout=5: JSON, or else a text; may be repeated",
     )
-    parser.add_argument(
-        "--filter", type=_filter, metavar="FILE|JSON", help="which messages are wanted"
-    )
-    parser.add_argument("--batch", type=int, metavar="N", help="messages in one request at most")
+    parser.add_argument("--filter", type=_filter, metavar="FILE|JSON", help="the wanted messages")
+    parser.add_argument("--batch", type=int, metavar="N", help="maximum of messages in one request")
     parser.add_argument(
         "--ordered",
         action="store_true",
         default=None,
-        help="a message waits for the one before it",
+        help="a message waits for the previous one",
     )
     parser.add_argument(
         "--dead-letter-queue",
         type=resource_name,
         metavar="QUEUE",
-        help="for messages that were given up",
+        help="queue for given-up messages",
     )
 
 
@@ -152,7 +150,7 @@ def _options(parsed: argparse.Namespace) -> dict[str, Any]:
 
 
 class CreateSubscription(SubscriptionSourceCommand, ShowOne):
-    """Subscribe; shows the id, and once the secret that signs what a webhook gets.
+    """Subscribe; shows the id, and once the secret that signs requests to a webhook.
 
     Creates the queue or topic if it is missing. Example:
 
@@ -180,14 +178,14 @@ class CreateSubscription(SubscriptionSourceCommand, ShowOne):
 class UpdateSubscription(ShowSubscription):
     """Change a subscription, and show it.
 
-    Options that are not given stay; null removes one. Example:
+    Omitted options stay; null removes one. Example:
 
         zaqar-redis subscription update ID --queue orders --ttl 86400 --option timeout=null
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("--subscriber", metavar="URI", help="in the place of the one it has")
+        parser.add_argument("--subscriber", metavar="URI", help="the new subscriber")
         _add_options(parser)
         return parser
 
@@ -208,7 +206,7 @@ class UpdateSubscription(ShowSubscription):
 
 
 class DeleteSubscription(SubscriptionCommand, DeleteResource):
-    """End a subscription; what waits for it is not delivered.
+    """End a subscription; waiting messages are not delivered.
 
     Example: zaqar-redis subscription delete ID --queue orders --yes
     """
@@ -217,14 +215,14 @@ class DeleteSubscription(SubscriptionCommand, DeleteResource):
 
 
 class ConfirmSubscription(SubscriptionCommand):
-    """Confirm a subscription in the place of its subscriber, or take that back.
+    """Confirm a subscription in place of its subscriber, or undo it.
 
     Example: zaqar-redis subscription confirm ID --queue orders
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("--undo", action="store_true", help="it is not confirmed any more")
+        parser.add_argument("--undo", action="store_true", help="remove the confirmation")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -234,7 +232,7 @@ class ConfirmSubscription(SubscriptionCommand):
 
 
 class PauseSubscription(SubscriptionCommand):
-    """Have the messages of a subscription wait.
+    """Pause a subscription: its messages wait.
 
     Example: zaqar-redis subscription pause ID --queue orders
     """
@@ -247,7 +245,7 @@ class PauseSubscription(SubscriptionCommand):
 
 
 class ResumeSubscription(PauseSubscription):
-    """Have the messages of a subscription that was paused delivered.
+    """Resume a paused subscription: its messages are delivered.
 
     Example: zaqar-redis subscription resume ID --queue orders
     """
@@ -256,9 +254,9 @@ class ResumeSubscription(PauseSubscription):
 
 
 class ReplaySubscription(SubscriptionCommand, ShowOne):
-    """Have deliveries made again: those that were given up, or the history of a topic.
+    """Repeat deliveries: given-up messages, or the history of a topic.
 
-    Shows how many are made again. Example:
+    Shows their number. Example:
 
         zaqar-redis subscription replay ID --topic news --history --limit 1000
     """
@@ -266,16 +264,16 @@ class ReplaySubscription(SubscriptionCommand, ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--history", action="store_true", help="what the topic has kept, by the filter"
+            "--history", action="store_true", help="the topic's history, by the filter"
         )
         parser.add_argument(
-            "--after", metavar="ID", help="with --history: only what is behind this message"
+            "--after", metavar="ID", help="with --history: only messages after this one"
         )
         parser.add_argument(
             "--limit",
             type=bounded_int(1, 1_000_000),
             metavar="N",
-            help="with --history: messages that are read (all)",
+            help="with --history: maximum of messages (all)",
         )
         return parser
 
@@ -308,9 +306,9 @@ def _replay_history(api: ApiClient, path: str, after: str | None, limit: int | N
 
 
 class TestSubscription(SubscriptionCommand, ShowOne):
-    """Send a signed test message to a subscriber, once, and show how it answers.
+    """Send one signed test message to a subscriber, and show the answer.
 
-    Exits with 1 when it was not delivered. Example:
+    Exits with 1 if it was not delivered. Example:
 
         zaqar-redis subscription test ID --queue orders
     """

@@ -111,10 +111,10 @@ class _View:
 class Top(ApiCommand):
     """Watch queues: messages by state, age of the oldest, and rates, the busiest first.
 
-    The rates are true, however fast messages pass: the store counts. q or Ctrl-C ends it; --once
-    prints one frame, for scripts. While a store is away, its queues are shown with "?", as far as
-    their names are known; --once then exits with 5. --stores also tries each store now and then,
-    and shows the slowest first; the service must be in admin mode. Example:
+    Rates are exact, because the store counts. q or Ctrl-C ends the display; --once prints one
+    frame, for scripts. While a store is unavailable, its known queues are shown with "?"; --once
+    then exits with 5. --stores also tries each store at intervals, and shows the slowest first; the
+    service must be in admin mode. Example:
 
         zaqar-redis top --sort oldest --interval 5
     """
@@ -129,7 +129,7 @@ class Top(ApiCommand):
             type=bounded_int(1, 3600),
             default=2,
             metavar="SECONDS",
-            help="between two frames, and that rates are of (2)",
+            help="time between frames, and of rates (2)",
         )
         add("--once", action="store_true", help="print one frame, after one interval")
         add("--stores", action="store_true", help="try the stores, too")

@@ -47,7 +47,7 @@ class CreateTopic(TopicCommand, CreateQueue):
 class UpdateTopic(TopicCommand, UpdateQueue):
     """Change some of a topic's metadata, and show all of it.
 
-    What is neither set nor removed stays; all changes are made, or none. Example:
+    Other attributes stay. All changes are made, or none. Example:
 
         zaqar-redis topic update news --set '{"_history_size": 5000}' --remove colour
     """
@@ -61,10 +61,10 @@ class ShowTopic(TopicCommand, ShowQueue):
 
 
 class ShowTopicStats(TopicCommand, ShowQueueStats):
-    """Show how many messages a topic's history has, their ages, and what has happened to them.
+    """Show the number of messages in a topic's history, their ages, and counters.
 
-    Ages are in seconds; what ends in _total counts since the topic was created. What its
-    history does not keep any more counts as expired.
+    Ages are in seconds; counters end in _total, and count since the creation of the topic.
+    Messages removed from the history count as expired.
 
     Example: zaqar-redis topic stats news
     """

@@ -44,13 +44,12 @@ class StoreRow(NamedTuple):
 
 
 class UpgradeStores(TargetCommand, Lister):
-    """Raise the format of the stores to that of this release, or say what that would change.
+    """Raise the format of the stores to that of this release, or show the changes.
 
-    For each store (the service's own, those of pools, channels and control): its format and the
-    one that it gets, what that adds, what has to be done first, and which releases can go on using
-    it; on standard error the releases of the workers, and how many stores were marked. Nothing is
-    changed while something has to be done first; then the exit code is 1. Services may run
-    meanwhile. Example:
+    Prints for each store (the service's own, and stores of pools, channels and control) its old and
+    new format, the additions, necessary steps before, and the releases that can still use it; on
+    standard error the releases of the workers, and the number of marked stores. While a step is
+    missing the command changes nothing, and exits with 1. Services may run meanwhile. Example:
 
         zaqar-redis upgrade --check --config-file /etc/zaqar_redis/zaqar_redis.conf
     """

@@ -60,7 +60,7 @@ class EnvironmentSource(EnvironmentConfigurationSource):
                 self._told.add(name)
                 current = self.get_name(group_name, option_name)
                 LOG.warning(
-                    "%s is called %s now; the former name is taken for a while",
+                    "%s is called %s now; the former name works for one release",
                     name,
                     current,
                     extra={"action": "former_option"},
