@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Works off the jobs of a queue, one at a time; start as many as you like.
+"""A worker that does the jobs of a queue, one at a time; start as many as you like.
 
     pip install httpx
     zaqar-redis queue create jobs --project demo \
         --metadata '{"_max_claim_count": 5, "_dead_letter_queue": "jobs-dead"}'
     python worker.py http://127.0.0.1:8888 demo jobs
 
-Who dies loses nothing: the claim ends, and another worker gets the job.  A job that fails is tried
-again after 1, 2, 4, 8 minutes, and set aside after the fifth attempt.  SIGTERM and Ctrl-C end the
-worker when it has done its job.
+If a worker dies, its claim ends and another worker gets the job.  A failed job is tried again after
+1, 2, 4, 8 minutes, and set aside after the fifth attempt.  SIGTERM and Ctrl-C end the worker after
+its current job.
 """
 
 import random
@@ -27,8 +27,8 @@ stopping = Event()
 
 
 def work(body: Any) -> None:
-    """Your work, here with {"job": …}.  It may be done twice when a worker dies: make that
-    harmless."""
+    """Does your work, here with {"job": …}.  If a worker dies, the work may be done twice: make
+    that harmless."""
     print("done:", body["job"], flush=True)
 
 
@@ -51,7 +51,7 @@ def handle(http: httpx.Client, claim: str, message: dict[str, Any]) -> None:
             return
         pause = TTL * 2 ** min(message["claim_count"] - 1, 3)
         print(f"failed, again in {pause} s: {error!r}", flush=True)
-        http.patch(claim, json={"ttl": pause, "grace": TTL})  # until then nobody gets it
+        http.patch(claim, json={"ttl": pause, "grace": TTL})  # no worker gets it before
     else:
         has_ended.set()
         deleted = http.delete(message["href"])

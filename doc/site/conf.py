@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,10 @@ include_patterns = ["*.md", "doc/**"]
 root_doc = "doc/site/index"
 html_extra_path = ["index.html"]
 
+sys.path.insert(0, str(Path(__file__).parent))
 extensions = [
     "myst_parser",
+    "package_list",
     "sphinxcontrib.openapi",
     "oslo_config.sphinxext",
     "cliff.sphinxext",

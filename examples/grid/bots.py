@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Players without a screen: they walk about, and obey the rules that the page obeys.
+"""Bots: players without a screen, which walk about by the same rules as the page.
 
-Each is a WebSocket client of its own, with the JSON protocol.  What they receive is counted,
-and not read: they need not know who is around them.
+Each is a WebSocket client with the JSON protocol.  Bots count what they receive and do not read
+it: they need not know their neighbours.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the world runs on: a store, and two nodes of the service that share it."""
+"""The servers of the world: a store, and two nodes of the service that share it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who plays: names, teams, and the tokens that prove them."""
+"""Players: names, teams, and the tokens that prove them."""
 
 from __future__ import annotations
 

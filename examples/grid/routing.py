@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The routing service of a node: what is for people, and not for places.
+"""A client of the routing service: messages for people, not for places.
 
 Channels carry what happens in a square.  Messages to one user, to a role, to a team (a topic)
 or to everybody go by ``POST /api/send``, whichever node they are connected to.

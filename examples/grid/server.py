@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The world's own server: it serves the page, signs tokens, and speaks to the players.
+"""The world's own server: it serves the page, signs tokens, and sends messages to players.
 
 Movements never pass through it: pages and bots send them over their nodes' channels.
 """

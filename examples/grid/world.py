@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The world: a plane without ends, cut into squares, and the rule of subscriptions.
+"""The world: an endless plane of squares, and the rule of subscriptions.
 
-Pure; page/world.js has the same rules for the page.  Lengths are in pixels, times in seconds.
+No IO; page/world.js has the same rules for the page.  Lengths are in pixels, times in seconds.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ NAMESPACE = "grid"
 #: Squares around the visible ones that are subscribed to before they become visible: the
 #: article's extraneous squares.
 RING = 1.0
-#: Squares beyond the ring up to which a subscription is kept: who walks along a border, or
-#: turns back at it, does not unsubscribe and subscribe again and again.
+#: Squares beyond the ring up to which a subscription is kept: a player that walks along a border,
+#: or turns back at it, does not unsubscribe and subscribe again and again.
 SLACK = 0.5
 #: Squares a second that a player walks.
 SPEED = 0.5
-#: Seconds after which a player that has sent nothing sends the same again: in that time one
-#: crosses the ring, so whoever stands there is known before he becomes visible.
+#: Seconds after which a silent player repeats its last event.  Crossing the ring takes as long, so
+#: a player who stands there is known before becoming visible.
 KEEP_ALIVE = RING / SPEED
 #: Seconds of silence after which a player begins to fade, and after which it is gone; two
 #: keep-alives may be lost before.
@@ -44,7 +44,7 @@ class Square(NamedTuple):
 
 
 class View(NamedTuple):
-    """What a screen shows: its centre, where the player is, and its size."""
+    """The view of a screen: its centre, where the player is, and its size."""
 
     x: float
     y: float

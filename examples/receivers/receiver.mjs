@@ -3,7 +3,7 @@
 //
 //     WEBHOOK_SECRET=whsec_... ZAQAR_URL=http://127.0.0.1:8888 node receiver.mjs 8080 received.log
 //
-// WEBHOOK_SECRET is one of the option "secrets" of the subscription. Node 18 or newer, no package.
+// WEBHOOK_SECRET is one of the secrets in the option "secrets" of the subscription. Node 18 or newer, no package.
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { createServer } from "node:http";

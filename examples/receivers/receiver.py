@@ -4,7 +4,7 @@
     pip install standardwebhooks
     WEBHOOK_SECRET=whsec_... ZAQAR_URL=http://127.0.0.1:8888 python receiver.py 8080 received.db
 
-WEBHOOK_SECRET is one of the option "secrets" of the subscription.
+WEBHOOK_SECRET is one of the secrets in the option "secrets" of the subscription.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SIGNED = ("URL-Signature", "URL-Methods", "URL-Paths", "URL-Expires", "X-Project
 
 
 def handle_once(webhook_id: str, message: dict[str, Any]) -> None:
-    """Handles a message and records its webhook-id in one transaction, unless that is there."""
+    """Handles a message once: records it and its webhook-id in one transaction."""
     with closing(sqlite3.connect(DATABASE, timeout=5)) as database, database:
         if database.execute("INSERT OR IGNORE INTO webhooks VALUES (?)", [webhook_id]).rowcount:
             # Your work: here it stores the message.
@@ -38,7 +38,7 @@ def handle_once(webhook_id: str, message: dict[str, Any]) -> None:
 
 
 def confirm(request: dict[str, Any]) -> None:
-    """Confirms a subscription, at the service that we know and nowhere else."""
+    """Confirms a subscription, only at the service that we know."""
     headers = {name: request[name] for name in SIGNED}
     headers["Client-ID"] = "3381af92-2b9e-11e3-b191-71861300734c"  # any UUID
     headers["Content-Type"] = "application/json"

@@ -14,6 +14,8 @@ from zaqar_redis.sizing.plan import ClusterLoad, plan, rows
 
 #: A command of the document, and what it prints.
 _EXAMPLE = re.compile(r"^    \$ zaqar-redis (cluster plan .+)\n((?:    [|+].+\n)+)", re.M)
+#: A row of the document's table of sizes: the options of a plan, and the cells behind them.
+_SIZE = re.compile(r"^\|[^|]+\| `(--[^`]+)` \| (.+) \|$", re.M)
 
 
 def test_plan_is_that_of_the_load(in_process: CommandLine) -> None:
@@ -83,3 +85,24 @@ def test_examples_of_the_document_print_what_it_shows(in_process: CommandLine) -
     assert len(examples) == 3
     for command, output in examples:
         assert in_process.done(*shlex.split(command)) == re.sub(r"^    ", "", output, flags=re.M)
+
+
+def test_sizes_of_the_document_are_those_of_its_commands(in_process: CommandLine) -> None:
+    sizes = _SIZE.findall((ROOT / "doc/scale.md").read_text())
+    assert len(sizes) == 7
+    for options, cells in sizes:
+        row = {row["what"]: row for row in in_process.shown("cluster", "plan", *options.split())}
+        needed = [
+            row["workers"]["needed"],
+            _cores(row["workers"]["because"]),
+            row["memory of workers"]["needed"],
+            row["primaries"]["needed"],
+            _cores(row["primaries"]["because"]),
+            row["data of a primary"]["needed"],
+            row["maxmemory"]["needed"],
+        ]
+        assert [float(cell) for cell in cells.split("|")] == needed
+
+
+def _cores(because: str) -> float:
+    return float(because.partition(" cores")[0].rpartition(" ")[2].lstrip("("))

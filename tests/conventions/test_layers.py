@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 import pytest
 
-from tests.conventions.files import modules
+from tests.conventions.files import PACKAGE, ROOT, modules
 
 #: Packages by layer, the lowest first. A package may use its own and those of lower layers.
 LAYERS = (
@@ -184,6 +185,13 @@ def test_imports_go_to_lower_layers_only() -> None:
 def test_every_package_belongs_to_a_layer() -> None:
     packages = {name.split(".")[1] for name, _ in modules() if "." in name}
     assert packages - set(LAYER) == set()
+
+
+def test_the_document_has_every_package_in_its_layer() -> None:
+    text = (ROOT / "doc/architecture.md").read_text()
+    rows = re.findall(r"^\| (\d) \| `(\w+)/` \|", text, re.M)
+    packages = [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
+    assert sorted(rows) == sorted((str(LAYER[name] + 1), name) for name in packages)
 
 
 @pytest.mark.parametrize(

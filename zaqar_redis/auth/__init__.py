@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Authentication: signed URLs, tokens of channels, tickets of the console."""
+"""Authentication and rights: who sends a request, and what they may do."""

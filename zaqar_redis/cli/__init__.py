@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line."""
+"""The commands of ``zaqar-redis``: the only package that reads the configuration."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The only package that knows what is inside Redis."""
+"""Keys, Lua scripts and connections: the only package that knows what is inside Redis."""

@@ -75,7 +75,7 @@ STORE_UP = Gauge(
 )
 REPLICA_UP = Gauge(
     "replica_up",
-    "The same of the replica that the worker reads from; while it is away, the primary is asked.",
+    "The same for the replica that the worker reads from; while it is away, the primary is asked.",
     ("store",),
     per_worker=True,
     least=True,
@@ -97,12 +97,12 @@ STORE_LOST = Counter(
 )
 STORE_NOT_REPLICATED = Counter(
     "store_not_replicated",
-    "Writes that too few replicas have confirmed in time.",
+    "Writes that too few replicas confirmed in time.",
     ("store",),
 )
 STORE_FULL = Counter(
     "store_full_refusals",
-    "Posts and other changes that were refused because the store is full.",
+    "Posts and other changes refused because the store is full.",
     ("store",),
 )
 STORE_IN_FLIGHT = Gauge("store_commands_in_flight", "Commands without an answer yet.", ("store",))
@@ -127,8 +127,8 @@ SOCKETS = Gauge(
 )
 DISCONNECTS = Counter(
     "client_disconnects",
-    "Connections of channels and of the WebSocket API that the service has ended, by the code that "
-    "their clients got; other: one that an operator or a backend chose.",
+    "Connections of channels and of the WebSocket API that the service has ended, by the code sent "
+    "to their clients; other: a code chosen by an operator or a backend.",
     ("code",),
 )
 SUBSCRIPTIONS = Gauge("channel_subscriptions", "Subscriptions of clients to channels.")
@@ -138,7 +138,7 @@ DELIVERIES = Counter(
 )
 RECOVERIES = Counter(
     "channel_recoveries",
-    "Subscriptions that asked for what they had missed: recovered if all of it was there.",
+    "Subscriptions that asked for missed publications: recovered if all of them were there.",
     ("outcome",),
     known=("recovered", "lost"),
 )
@@ -147,7 +147,7 @@ RECOVERIES = Counter(
 
 ROUTED = Counter(
     "routing_deliveries",
-    "Messages of the routing service that were given to connections, by the route they took.",
+    "Messages of the routing service given to connections, by route.",
     ("route",),
     known=("user", "role", "broadcast", "connection", "topic"),
 )
@@ -164,7 +164,7 @@ BUS_SENT = Counter("bus_messages_sent", "Messages sent over a bus.", ("bus",))
 BUS_RECEIVED = Counter("bus_messages_received", "Messages received over a bus.", ("bus",))
 BUS_DROPPED = Counter(
     "bus_messages_dropped",
-    "Messages that did not pass. backlog: too many waited to be sent; unavailable: there was no "
+    "Lost messages. backlog: too many waited to be sent; unavailable: there was no "
     "connection; too_large: the broker takes no message of that size; missed: this worker should "
     "have received them, but a slow or lost connection dropped them.",
     ("bus", "reason"),
@@ -181,18 +181,18 @@ NOTIFICATIONS = Counter(
 NOTIFIED = Counter("notified_messages", "Messages delivered to subscribers.", ("target",))
 GIVEN_UP = Counter(
     "notification_given_up_messages",
-    "Messages that a subscriber does not get any more: it refused them, their attempts are over, "
+    "Messages no longer delivered to a subscriber: it refused them, their attempts are over, "
     "or they expired while the process had them.",
     ("target",),
 )
 NOTIFICATION_DURATIONS = DurationHistogram(
     "notification_duration_seconds",
-    "Time that an attempt to deliver messages to a subscriber takes.",
+    "Time of an attempt to deliver messages to a subscriber.",
     ("target",),
 )
 CIRCUITS_OPENED = Counter(
     "notification_circuits_opened",
-    "Times that a subscriber failed so often that it got a pause.",
+    "Pauses of subscribers that failed too often.",
     ("target",),
 )
 FAILING_SUBSCRIPTIONS = Gauge(
@@ -217,13 +217,13 @@ MOVED = Counter("moved_messages", "Messages in queues that have moved.")
 
 LOG_EVENTS = Counter(
     "log_events",
-    "Lines written to the log, those of gunicorn and uvicorn included.",
+    "Lines written to the log, including gunicorn's and uvicorn's.",
     ("level",),
     known=("debug", "info", "warning", "error", "critical"),
 )
 LOOP_LAG = Histogram(
     "event_loop_lag_seconds",
-    "How much later than wanted the event loop runs a timer, some ten times a second.",
+    "Delay of timers of the event loop, measured some ten times a second.",
     buckets=(0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
 )
 WORKER_CPU = Counter("worker_cpu_seconds", "CPU time, of user and system.", per_worker=True)
@@ -234,12 +234,12 @@ WORKER_FILES_MAX = Gauge(
 )
 WORKER_AGE = Gauge(
     "worker_report_age_seconds",
-    "Seconds since the worker reported last, which it does each second unless it is stuck.",
+    "Seconds since the worker's last report; it reports each second unless it is stuck.",
     per_worker=True,
 )
 WORKERS = Gauge("workers", "Workers.")
-WORKER_EXITS = Counter("worker_exits", "Workers that have ended, for whatever reason.")
-BUILD = Gauge("build_info", "1; the labels say what runs.", ("version", "python"))
+WORKER_EXITS = Counter("worker_exits", "Workers that have ended, for any reason.")
+BUILD = Gauge("build_info", "1; the labels name the running release.", ("version", "python"))
 
 # Chosen queues
 
@@ -252,7 +252,7 @@ QUEUE_OLDEST = Gauge(
     "queue_oldest_message_age_seconds", "Age of the oldest message; 0 if there is none.", _OF_QUEUE
 )
 QUEUE_COUNTERS = {
-    "posted": StoredCounter("queue_posted", "Messages posted, by whichever service.", _OF_QUEUE),
+    "posted": StoredCounter("queue_posted", "Messages posted, by any service.", _OF_QUEUE),
     "claimed": StoredCounter("queue_claimed", "Messages claimed or popped.", _OF_QUEUE),
     "released": StoredCounter(
         "queue_released", "Messages released by their claim, or whose claim expired.", _OF_QUEUE
@@ -265,10 +265,10 @@ QUEUE_COUNTERS = {
     ),
 }
 QUEUES_OMITTED = Gauge(
-    "queues_omitted", "Queues that match the option queues, but are more than queues_max."
+    "queues_omitted", "Queues that match the option queues, but exceed queues_max."
 )
 QUEUES_READ = Gauge(
-    "queues_read_timestamp_seconds", "When the chosen queues were read last, as Unix time."
+    "queues_read_timestamp_seconds", "Time of the last reading of the chosen queues, as Unix time."
 )
 
 

@@ -55,8 +55,8 @@ def _number(name: str, about: str) -> MessageColumn:
 
 COLUMNS = (
     _text("project", "project of the queue"),
-    _text("queue", "name of the queue; of the topic `news` it is `topic:news`"),
-    _text("kind", 'what it was read from: "queue" or "topic"'),
+    _text("queue", "name of the queue; `topic:news` for the topic `news`"),
+    _text("kind", 'the source: "queue" or "topic"'),
     _text("pool", "pool that the queue was read from"),
     _text("id", "id of the message, as the API gives it"),
     MessageColumn(
@@ -64,18 +64,18 @@ COLUMNS = (
     ),
     _text(
         "epoch",
-        "incarnation of the queue: another one after it was deleted and created again",
+        "incarnation of the queue: changes when it is deleted and created again",
     ),
-    _binary("body", "body as it is stored: JSON text, or what encryption made of it"),
+    _binary("body", "body as it is stored: JSON text, or the encrypted bytes"),
     _time("created", "when it was posted"),
     _time("expires", "when it expires"),
-    _number("ttl", "seconds that it lives; 2147483647 stands for more as well"),
-    _number("delay", "seconds before it can be claimed; 2147483647 stands for more as well"),
-    _text("client_id", "client that posted it: a UUID, or the digest of a client id that is none"),
-    _text("claim_id", "claim that holds it now, 32 hexadecimal digits; null: none"),
-    _time("claim_expires", "when that claim ends; null: none holds it now"),
+    _number("ttl", "seconds that it lives; 2147483647 also means more"),
+    _number("delay", "seconds before it can be claimed; 2147483647 also means more"),
+    _text("client_id", "client that posted it: a UUID, or the digest of any other client id"),
+    _text("claim_id", "claim that holds it now, 32 hexadecimal digits; null: not claimed"),
+    _time("claim_expires", "when that claim ends; null: not claimed"),
     _number("claim_count", "how often it was claimed"),
-    _text("dead_letter_from", "queue that it came from as a dead letter; null: it is none"),
+    _text("dead_letter_from", "queue that it came from as a dead letter; null: no dead letter"),
     MessageColumn("encrypted", BooleanType(), pa.bool_(), "whether the body is encrypted"),
     # Not by default: Spark can neither compare maps nor write them to CSV, and queries that
     # take all columns do so today.
@@ -83,10 +83,10 @@ COLUMNS = (
         "attributes",
         attributes.SPARK,
         attributes.ARROW,
-        "attributes by name, each a string, a number as JSON text, or bytes; null: it has none",
+        "attributes by name, each a string, a number as JSON text, or bytes; null: no attributes",
         default=False,
     ),
-    _binary("checksum", "MD5 of the body, 16 bytes; null: it has none", default=False),
+    _binary("checksum", "MD5 of the body, 16 bytes; null: no checksum", default=False),
     _binary("record", "the message as it is stored, see keyspace/envelope.py", default=False),
 )
 BY_NAME = {column.name: column for column in COLUMNS}

@@ -152,15 +152,16 @@ def _project(text: str) -> str:
 #: All options, in the order of the reference.
 OPTIONS: tuple[Option, ...] = (
     Option("uri", _ALL, _text, None, f"the store: `redis://`, `rediss://`, `unix://`, "
-           f"`redis+sentinel://host,host/name`, `redis+cluster://host,host`, or `embedded://` of a "
-           f"running service. Without it, that of the environment variable "
-           f"`{ENVIRONMENT}`; keep passwords out of options, which query plans show"),
-    Option("uriFile", _ALL, _text, None, "a file with the URI in it, read on the driver only"),
-    Option("controlUri", _ALL, _text, None, "the control store, which knows pools; `uri` if none "
-           "is given"),
-    Option("project", _ALL, _project, "default", "whose queues"),
-    Option("kind", _ALL, _choice(QUEUE, TOPIC), QUEUE, "what is read or written, and what "
-           "other options name: queues, or topics (their history; not with `claim`). The topic "
+           f"`redis+sentinel://host,host/name`, `redis+cluster://host,host`, or `embedded://` "
+           f"of a running service. By default the environment variable `{ENVIRONMENT}`; keep "
+           f"passwords out of options, which query plans show"),
+    Option("uriFile", _ALL, _text, None, "a file that contains the URI, read on the driver "
+           "only"),
+    Option("controlUri", _ALL, _text, None, "the control store, which knows pools; by default "
+           "`uri`"),
+    Option("project", _ALL, _project, "default", "the project of the queues"),
+    Option("kind", _ALL, _choice(QUEUE, TOPIC), QUEUE, "what you read or write, and what other "
+           "options name: queues, or topics (their history; not with `claim`). The topic "
            "`news` is `topic:news` in columns and checkpoints"),
     Option("timeout", _ALL, _seconds(0.1, 600), "10s", "for an answer of Redis, and for a "
            "connection; an unreachable store is retried for three times as long, then the task "
@@ -168,69 +169,73 @@ OPTIONS: tuple[Option, ...] = (
     Option("subscribe", READS, _queues, None, "queues, separated by commas"),
     Option("subscribePattern", READS, _pattern, None, "a regular expression that the whole name "
            "of a queue must match; a stream looks for new ones every 10 s"),
-    Option("columns", READS, _text, None, "only these columns, separated by commas; the same as "
-           "`.schema(…)` with their types"),
+    Option("columns", READS, _text, None, "read only these columns, separated by commas; the "
+           "same as `.schema(…)` with their types"),
     Option("startingOffsets", READS, positions.read, None, "`earliest` (default of a batch), "
            "`latest` (default of a stream; an error in a batch), or JSON `{queue: {\"epoch\", "
-           "\"offset\"}}` or `{queue: offset}`, by rank, also as a checkpoint has it (-2 is the "
-           "earliest, -1 the latest); other queues begin as by default; the checkpoint of a stream "
-           "goes before it; not with `claim`, which takes all that is there"),
-    Option("startingTimestamp", READS, _int(0), None, "instead: from the first message created "
-           "at this time on, in ms since 1970"),
+           "\"offset\"}}` or `{queue: offset}`, by rank, also as in a checkpoint (-2 is the "
+           "earliest, -1 the latest); other queues begin at the default; the checkpoint of a "
+           "stream takes precedence; not with `claim`, which takes everything"),
+    Option("startingTimestamp", READS, _int(0), None, "instead: start at the first message "
+           "created at this time or later, in ms since 1970"),
     Option("startingOffsetsByTimestamp", READS, positions.read_times, None, "instead: the same "
-           "for each of these queues, as JSON `{queue: ms}`; others begin as by default"),
+           "for each of these queues, as JSON `{queue: ms}`; others begin at the default"),
     Option("endingOffsets", (BATCH,), positions.read_end, positions.LATEST, "where to end, the "
-           "offset itself excluded; `earliest` is an error. What lies behind the last message ends "
-           "there, and an end that is not behind the start leaves nothing to read"),
-    Option("endingTimestamp", (BATCH,), _int(0), None, "instead: before the first message "
+           "offset itself excluded; `earliest` is an error. An end beyond the last message is "
+           "the last message; an end that is not after the start reads nothing"),
+    Option("endingTimestamp", (BATCH,), _int(0), None, "instead: end before the first message "
            "created at this time, in ms since 1970"),
-    Option("minPartitions", READS, _int(1, 10_000), None, "at least so many tasks, but none of "
-           "less than 10 000 ranks (number of cores)"),
-    Option("maxRecordsPerPartition", READS, _int(1000), "500000", "ranks that one task reads"),
+    Option("minPartitions", READS, _int(1, 10_000), None, "the minimum number of tasks (number "
+           "of cores), but no task has less than 10 000 ranks"),
+    Option("maxRecordsPerPartition", READS, _int(1000), "500000", "the ranks that one task "
+           "reads"),
     Option("fetchSize", READS, _int(1, 5000), "2000", "messages in one trip to Redis, and rows "
            "in one Arrow batch"),
-    Option("readReplicas", READS, _flag, "false", "let tasks read messages from replicas, behind "
-           "Sentinel and on a Cluster; the primary is asked for what a replica does not have yet"),
-    Option("includeExpired", READS, _flag, "false", "also messages that have expired and that "
-           "Redis has not removed yet"),
-    Option("includeClaimed", (BATCH,), _flag, "true", "also messages that a claim holds"),
-    Option("includeDelayed", (BATCH,), _flag, "true", "also messages whose delay has not ended"),
-    Option("pushdown", (BATCH,), _flag, None, "whether filters on queue and rank choose what is "
-           "fetched: by default where `spark.sql.python.filterPushdown.enabled` is true; `true` is "
-           "an error elsewhere"),
-    Option("failOnDataLoss", READS, _flag, "true", "whether to fail when messages that were to be "
-           "read cannot be any more"),
-    Option("maxOffsetsPerTrigger", (STREAM,), _int(1), None, "ranks in a batch, shared by the "
-           "queues as they lag behind"),
-    Option("maxBytesPerTrigger", (STREAM,), _bytes, None, "bytes in a batch, by the mean size of "
-           "messages: `64m`"),
-    Option("minOffsetsPerTrigger", (STREAM,), _int(1), None, "wait until there are so many"),
+    Option("readReplicas", READS, _flag, "false", "let tasks read messages from replicas, on "
+           "Sentinel and Cluster; the primary is asked for what a replica does not have yet"),
+    Option("includeExpired", READS, _flag, "false", "also read expired messages that Redis has "
+           "not removed yet"),
+    Option("includeClaimed", (BATCH,), _flag, "true", "also read claimed messages"),
+    Option("includeDelayed", (BATCH,), _flag, "true", "also read delayed messages"),
+    Option("pushdown", (BATCH,), _flag, None, "whether filters on queue and rank limit what is "
+           "fetched: by default if `spark.sql.python.filterPushdown.enabled` is true; "
+           "otherwise `true` is an error"),
+    Option("failOnDataLoss", READS, _flag, "true", "whether to fail if messages to be read are "
+           "gone"),
+    Option("maxOffsetsPerTrigger", (STREAM,), _int(1), None, "ranks in a batch, divided among "
+           "the queues by their lag"),
+    Option("maxBytesPerTrigger", (STREAM,), _bytes, None, "bytes in a batch, by the mean size "
+           "of messages: `64m`"),
+    Option("minOffsetsPerTrigger", (STREAM,), _int(1), None, "wait until this many ranks are "
+           "there"),
     Option("maxTriggerDelay", (STREAM,), _seconds(0, 86400), "15m", "but no longer than this"),
     Option("maxWait", (STREAM,), _seconds(0, 10), "500ms", "how long an idle stream waits for "
-           "messages before it reports to Spark that there are none; 0s: it does not wait"),
-    Option("consume", (STREAM,), _choice(BROWSE, CLAIM), BROWSE, "`browse` leaves messages where "
-           "they are; `claim` claims them, and deletes them when their batch is done"),
-    Option("group", (STREAM,), _group, None, "with `claim`: the name of this consumer; one stream "
-           "at a time has it"),
-    Option("claimTtl", (STREAM,), _seconds(60, 43200), "300s", "with `claim`: how long messages "
-           "stay claimed after the stream died; it is renewed while it lives"),
-    Option("claimGrace", (STREAM,), _seconds(60, 43200), "60s", "with `claim`: how much longer "
-           "than their claim messages live at least"),
-    Option("queue", _WRITES, _text, None, "where to write; without it, a column `queue` says so"),
+           "messages before it reports to Spark that there are none; 0s: no wait"),
+    Option("consume", (STREAM,), _choice(BROWSE, CLAIM), BROWSE, "`browse` leaves messages in "
+           "the queue; `claim` claims them, and deletes them when their batch is done"),
+    Option("group", (STREAM,), _group, None, "with `claim`: the name of this consumer; only "
+           "one stream at a time may use it"),
+    Option("claimTtl", (STREAM,), _seconds(60, 43200), "300s", "with `claim`: how long "
+           "messages stay claimed after the stream dies; it is renewed while the stream lives"),
+    Option("claimGrace", (STREAM,), _seconds(60, 43200), "60s", "with `claim`: the minimum "
+           "time that messages live beyond their claim"),
+    Option("queue", _WRITES, _text, None, "the queue to write to; without it, the column "
+           "`queue` names it"),
     Option("delivery", _WRITES, _choice(LEDGER, STAGED, NONE), None, "`ledger` (default of a "
-           "stream): what was written is not written again; `staged`: nothing is seen before all "
-           "tasks are done; `none` (default of a batch): at least once"),
+           "stream): a repetition skips what is written; `staged`: nothing is visible before "
+           "all tasks are done; `none` (default of a batch): at least once"),
     Option("writeId", (WRITE,), _group, None, "names a batch write for `ledger` and `staged`: "
-           "again with the same name, it writes what is missing"),
+           "a repetition with the same name writes what is missing"),
     Option("putSize", _WRITES, _int(1, _CHUNK_MAX), "500", "messages in one trip to Redis"),
-    Option("maxMessageSize", _WRITES, _bytes, str(_BODY_MAX), "bytes of one body "
-           "with its attributes; as the service's `max_messages_post_size`"),
-    Option("ttl", _WRITES, _int(rules.TTL_MIN, TTL_MAX), None, "seconds that messages live, "
-           "where no column `ttl` says so; else the queue's default, else an hour"),
-    Option("clientId", _WRITES, _text, "zaqar-redis-spark", "who posts; a UUID, or any text"),
-    Option("preserve", (WRITE,), _flag, "false", "restore a queue that does not exist: ranks and "
-           "times are those of the columns `rank`, `created` and `expires`, and if all rows have "
-           "the same `epoch`, ids stay what they were"),
+    Option("maxMessageSize", _WRITES, _bytes, str(_BODY_MAX), "bytes of one body with its "
+           "attributes, like the service's `max_messages_post_size`"),
+    Option("ttl", _WRITES, _int(rules.TTL_MIN, TTL_MAX), None, "seconds that messages live, if "
+           "no column `ttl` says so; by default the queue's TTL, else an hour"),
+    Option("clientId", _WRITES, _text, "zaqar-redis-spark", "the client that posts; a UUID, or "
+           "any text"),
+    Option("preserve", (WRITE,), _flag, "false", "restore a missing queue with the ranks and "
+           "times in the columns `rank`, `created` and `expires`; if all rows have the same "
+           "`epoch`, ids stay the same"),
 )  # fmt: skip
 
 #: Of Spark's Kafka source, and the option that does as much.

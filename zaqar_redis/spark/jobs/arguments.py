@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arguments of jobs.  Each of one job is declared once, as a field of its settings:
+"""The arguments of jobs.
+
+An argument is declared once, as a field of the settings of its job:
 
 target: str | None = argument("where to post them", flag="--target-queue", check=queue_name)
 """
