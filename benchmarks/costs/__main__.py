@@ -31,7 +31,7 @@ from benchmarks.support.program import MeasurePart, PartsProgram
 from benchmarks.support.request_costs import COSTS, Costs, CountedService
 from benchmarks.support.rounds import print_progress
 from tests.support import servers
-from zaqar_redis.benchmarks.redis_cluster import RedisCluster, redis_cluster
+from tests.support.redis_cluster import RedisCluster, redis_cluster
 
 #: Acts by HTTP; a claim counts with the deletion of what it got.
 _REQUESTS = {

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.support import servers
-from zaqar_redis.benchmarks.servers import config_text
 
 
 class NotifierProcess:
@@ -58,7 +57,7 @@ def notifier(
     """Runs a notifier; *options* are configuration: group -> name -> value."""
     with tempfile.TemporaryDirectory(prefix="zr-notify-") as folder:
         config = Path(folder) / "zaqar_redis.conf"
-        config.write_text(config_text(options or {}))
+        config.write_text(servers.config_text(options or {}))
         running = NotifierProcess(storage, config, Path(folder) / "notify.log")
         try:
             servers.wait_for(

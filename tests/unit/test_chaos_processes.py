@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from zaqar_redis.benchmarks.chaos.processes import ChaosProcess, started
-from zaqar_redis.benchmarks.servers import wait_for
+from benchmarks.chaos.processes import ChaosProcess, started
+from tests.support.servers import wait_for
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 
 
