@@ -7,16 +7,13 @@ import contextlib
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import msgspec
 
+from tests.support import servers
 from tests.support.brokers import zeromq_broker
 from tests.support.nats import nats_server
-from tests.support.redis_node import PLAIN, RedisNode
-from tests.support.servers import free_port
 from zaqar_redis.benchmarks.logs import check_log
 from zaqar_redis.benchmarks.service import BenchmarkFailed, local_store
 from zaqar_redis.keyspace import blocking
@@ -35,14 +32,10 @@ class RunningBroker(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def redis() -> Iterator[RunningBroker]:
-    limit = ("--client-output-buffer-limit", f"pubsub {_PUBSUB_LIMIT} 0 0")
-    with tempfile.TemporaryDirectory(prefix="zr-bus-") as folder:
-        node = RedisNode(Path(folder, "redis"), [*PLAIN, *limit])
-        try:
-            node.start()
-            yield RunningBroker(f"redis://127.0.0.1:{node.port}", node.pid)
-        finally:
-            node.stop()
+    with servers.redis_server() as server:
+        with server.client() as client:
+            client.config_set("client-output-buffer-limit", f"pubsub {_PUBSUB_LIMIT} 0 0")
+        yield RunningBroker(f"redis://127.0.0.1:{server.open_port()}", server.pid)
 
 
 @contextlib.contextmanager
@@ -70,7 +63,7 @@ def nats() -> Iterator[RunningBroker]:
 
 @contextlib.contextmanager
 def forwarder() -> Iterator[RunningBroker]:
-    pulls, publishes = (f"tcp://127.0.0.1:{free_port()}" for _ in range(2))
+    pulls, publishes = (f"tcp://127.0.0.1:{servers.free_port()}" for _ in range(2))
     # Its clients wait for it: a subscriber is ready when it has heard itself.
     with subprocess.Popen(
         [sys.executable, "-m", "benchmarks.bus.forwarder", pulls, publishes],

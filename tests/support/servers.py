@@ -248,8 +248,8 @@ def redis_server(name: str = REDIS, fsync: str | None = None) -> Iterator[RedisS
     # Not in pytest's folder: the path of a unix socket must be short.
     with tempfile.TemporaryDirectory(prefix="zr-") as folder:
         server = RedisServer(Path(folder), name, fsync)
-        server.start()
         try:
+            server.start()
             yield server
         finally:
             server.stop()
