@@ -35,13 +35,14 @@ from benchmarks.chaos.faults import (
     StruckWorker,
 )
 from benchmarks.chaos.history import Act
-from benchmarks.chaos.processes import PYTHON, ZAQAR_REDIS, ChaosProcess, started
 from benchmarks.chaos.report import AppliedFault, ChaosReport
 from benchmarks.chaos.schedule import FaultTarget, PlannedFault
 from benchmarks.chaos.settings import PAGE_MESSAGES, ChaosSettings
 from benchmarks.chaos.topologies import TOPOLOGIES, Topology
 from benchmarks.support.rounds import print_progress
 from tests.support import servers
+from tests.support.notifiers import NotifierProcess
+from tests.support.processes import PYTHON, ZAQAR_REDIS, LoggedProcess, started
 from tests.support.tcp_proxy import ProxyThread
 from zaqar_redis.benchmarks import report as machine_report
 from zaqar_redis.benchmarks.run import terminable
@@ -114,7 +115,7 @@ class ChaosRun:
         stack.callback(self._client.close)
         self._prepare()
         self._topology.settle()  # from which on primaries are compared
-        self._processes: dict[str, ChaosProcess] = {}
+        self._processes: dict[str, LoggedProcess] = {}
         for process in self._others():
             self._processes[process.name] = stack.enter_context(started(process))
         moving = (_PROJECT, QUEUES[1])
@@ -137,14 +138,14 @@ class ChaosRun:
         path = f"/v2/queues/{QUEUES[0]}/subscriptions"
         ask(201, "POST", path, msgspec.json.encode(subscription))
 
-    def _others(self) -> Iterator[ChaosProcess]:
-        def process(name: str, command: Callable[[int], Sequence[str]]) -> ChaosProcess:
-            return ChaosProcess(name, command, self._folder / f"{name}.log")
+    def _others(self) -> Iterator[LoggedProcess]:
+        def process(name: str, command: Callable[[int], Sequence[str]]) -> LoggedProcess:
+            return LoggedProcess(name, command, self._folder / f"{name}.log")
 
-        def clients(role: str, name: str, *places: str) -> ChaosProcess:
+        def clients(role: str, name: str, *places: str) -> LoggedProcess:
             return process(name, lambda starts: self._clients(role, f"{name}-{starts}", places))
 
-        yield process("notifier", lambda _: [*ZAQAR_REDIS, "notify", *self._store_words()])
+        yield NotifierProcess(self._topology.uri, self._config, self._folder / "notifier.log")
         if self._topology.pools():
             words = [self._topology.uri, _PROJECT, QUEUES[1], self._acts_file("mover")]
             module = "benchmarks.chaos.mover"

@@ -143,10 +143,10 @@ def _deliver(
     until = time.monotonic() + _TIMEOUT_SECONDS
     with notifiers.notifier(redis.uri, _LOOPBACK) as running:
         endpoint.wait_for(1, until)
-        before = cpu_seconds(running.process.pid)
+        before = cpu_seconds(running.pid)
         if not endpoint.wait_for(messages, until):
             raise BenchmarkFailed(f"{endpoint.counts.messages} of {messages} were delivered")
-        used = cpu_seconds(running.process.pid) - before
+        used = cpu_seconds(running.pid) - before
         store.run(store.delivered(_QUEUE))
     store.run(store.delete(_QUEUE))
     return used

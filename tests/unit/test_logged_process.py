@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos.processes import ChaosProcess, started
+from tests.support.processes import LoggedProcess, started
 from tests.support.servers import wait_for
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 
 
-def _process(tmp_path: Path, program: str) -> ChaosProcess:
-    return ChaosProcess("mover", lambda _: [sys.executable, "-c", program], tmp_path / "log")
+def _process(tmp_path: Path, program: str) -> LoggedProcess:
+    return LoggedProcess("mover", lambda _: [sys.executable, "-c", program], tmp_path / "log")
 
 
 def test_process_that_has_ended_by_itself_cannot_be_killed(tmp_path: Path) -> None:
@@ -28,6 +28,5 @@ def test_process_that_has_ended_by_itself_cannot_be_killed(tmp_path: Path) -> No
 
 def test_process_that_was_killed_may_start_again_and_finish(tmp_path: Path) -> None:
     with started(_process(tmp_path, "import time; time.sleep(60)")) as process:
-        process.kill()
-        process.start()
+        process.restart()
         process.finish()
