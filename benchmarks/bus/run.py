@@ -21,17 +21,17 @@ from zaqar_redis.benchmarks.service import BenchmarkFailed
 
 class BusBenchmarkSettings(msgspec.Struct, frozen=True):
     contenders: Sequence[BusContender]
-    clients: Sequence[int] = (1, 2, 4)
-    channels: int = 50
+    clients: Sequence[int]
+    channels: int
     #: bytes of a message
-    size: int = 20
+    size: int
     #: of a round, beside its warm-up
-    seconds: int = 10
-    rounds: int = 3
+    seconds: int
+    rounds: int
     #: URI of a Redis that runs already
-    redis: str | None = None
+    redis: str | None
     #: whether to measure the relay from node to node, too
-    relay: bool = False
+    relay: bool
 
 
 class BusRun:

@@ -25,9 +25,9 @@ class ChaosSettings(msgspec.Struct, frozen=True):
     #: replicas that must have a change before it is acknowledged
     ack_replicas: int
     #: acts a second of each client
-    rate: float = 15.0
+    rate: float
     #: where records, logs and files of the stores stay; None: nowhere
-    folder: Path | None = None
+    folder: Path | None
 
     def service_options(self) -> dict[str, dict[str, object]]:
         """Returns options of the service: group -> name -> value."""

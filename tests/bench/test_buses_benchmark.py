@@ -151,6 +151,7 @@ def _is_alive(pid: int) -> bool:
             ["--redis", "redis://192.0.2.1", "--contender", "redis"],
             "it must be on a loopback address",
         ),
+        (["--plot", "bus.none"], "--plot bus.none: its name must end with one of .eps,"),
         (["--clients", "0"], "it must be 1 to 16"),
         (["--seconds", "61"], "it must be 2 to 60"),
         (["--size", "65537"], "it must be 1 to 65536"),
