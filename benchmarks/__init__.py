@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparisons beyond `zaqar-redis bench`, which only compares services of the Zaqar API.
+"""What `zaqar-redis bench` cannot measure: it only compares services of the Zaqar API.
 
 ``python -m benchmarks.NAME --help`` says what each measures, how, and what it does not show.
 """

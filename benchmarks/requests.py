@@ -16,7 +16,6 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.support import deployment
 from benchmarks.support.request_costs import COSTS, Costs, CountedService
 from benchmarks.support.rounds import figures, in_turns, print_progress
 from tests.support import servers
@@ -24,7 +23,7 @@ from zaqar_redis.benchmarks import report
 
 
 def _checkout(stack: contextlib.ExitStack, checkout: Path, label: str) -> CountedService:
-    store = deployment.redis_server(stack)
+    store = stack.enter_context(servers.redis_server())
     # Its package, and not the one in the present folder.
     environment = {"PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1"}
     running = stack.enter_context(servers.service(store.uri, environment=environment))

@@ -17,7 +17,6 @@ from collections.abc import Callable
 import msgspec
 
 from benchmarks.channels.websocket_peers import Dialogue, WebSocketPeer, WebSocketPeers, frames
-from benchmarks.support import deployment
 from benchmarks.support.figures import Figures
 from benchmarks.support.processes import cpu_seconds
 from benchmarks.support.rounds import in_turns, print_progress
@@ -191,7 +190,7 @@ def _contender(
     subscribers: int,
     history_options: HistoryOptions | None,
 ) -> FanoutContender:
-    store = deployment.redis_server(stack)
+    store = stack.enter_context(servers.redis_server())
     channels: dict[str, object] = {"insecure": True, "ping_interval": 3600}
     if history_options is not None:
         channels |= {

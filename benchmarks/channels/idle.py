@@ -11,7 +11,6 @@ import time
 
 from benchmarks.channels.dialogues import SECRET, join_dialogue
 from benchmarks.channels.websocket_peers import WebSocketPeers
-from benchmarks.support import deployment
 from benchmarks.support.figures import Figures
 from benchmarks.support.processes import cpu_seconds, resident_bytes
 from benchmarks.support.rounds import print_progress
@@ -54,7 +53,7 @@ def measure(figures: Figures, rounds: int, seconds: int, clients: int) -> None:
 
 
 def _service(stack: contextlib.ExitStack, ping_interval: int) -> servers.RunningService:
-    store = deployment.redis_server(stack)
+    store = stack.enter_context(servers.redis_server())
     channels: dict[str, object] = {
         "token_hmac_secret_key": SECRET,
         "ping_interval": ping_interval,

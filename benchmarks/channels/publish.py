@@ -18,10 +18,10 @@ from collections.abc import Callable
 import hiredis
 
 from benchmarks.channels.fanout import start_engine
-from benchmarks.support import deployment
 from benchmarks.support.figures import Figures
 from benchmarks.support.processes import cpu_seconds
 from benchmarks.support.rounds import in_turns, print_progress
+from tests.support import servers
 from tests.support.servers import RedisServer
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 from zaqar_redis.keyspace import keys
@@ -42,7 +42,7 @@ _ENGINE, _RAW = "engine", "raw EVALSHA"
 
 def measure(figures: Figures, runner: asyncio.Runner, rounds: int, seconds: float) -> None:
     with contextlib.ExitStack() as stack:
-        store = deployment.redis_server(stack)
+        store = stack.enter_context(servers.redis_server())
         engine = start_engine(stack, runner, store.uri)
         contenders: dict[str, Callable[[float], float]] = {
             _ENGINE: lambda seconds: runner.run(_by_engine(engine, seconds)),

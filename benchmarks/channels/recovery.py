@@ -16,7 +16,6 @@ import msgspec
 from benchmarks.channels.dialogues import SECRET, join_dialogue, subscribe_result
 from benchmarks.channels.fanout import start_engine
 from benchmarks.channels.websocket_peers import WebSocketPeers
-from benchmarks.support import deployment
 from benchmarks.support.figures import Figures
 from benchmarks.support.processes import cpu_seconds
 from benchmarks.support.rounds import print_progress
@@ -43,7 +42,7 @@ def measure(figures: Figures, runner: asyncio.Runner, rounds: int, clients: int)
     seconds = figures.figure(part, f"{clients} clients are back", "s", ("<", 10))
     cpu = figures.figure(part, "CPU of the workers, each client", "ms")
     with contextlib.ExitStack() as stack:
-        store = deployment.redis_server(stack)
+        store = stack.enter_context(servers.redis_server())
         channels: dict[str, object] = {
             "token_hmac_secret_key": SECRET,
             "allow_subscribe_for_client": True,

@@ -25,13 +25,12 @@ from collections.abc import Mapping
 import uvloop
 
 from benchmarks.costs import long_polls, memory, publications
-from benchmarks.support import deployment
 from benchmarks.support.figures import Figures
 from benchmarks.support.program import MeasurePart, PartsProgram
 from benchmarks.support.request_costs import COSTS, Costs, CountedService
 from benchmarks.support.rounds import print_progress
 from tests.support import servers
-from zaqar_redis.benchmarks.redis_cluster import RedisCluster, redis_cluster
+from tests.support.redis_cluster import RedisCluster, redis_cluster
 
 #: Acts by HTTP; a claim counts with the deletion of what it got.
 _REQUESTS = {
@@ -53,7 +52,7 @@ _WAITS = 5
 def _requests(figures: Figures, rounds: int, seconds: int) -> None:
     kept = {name: [figures.figure(name, what, "µs") for what in COSTS[:2]] for name in _REQUESTS}
     with contextlib.ExitStack() as stack:
-        counted = _counted(stack, "service", deployment.redis_server(stack))
+        counted = _counted(stack, "service", stack.enter_context(servers.redis_server()))
         for number in range(1, rounds + 1):
             for name, measure in _REQUESTS.items():
                 found: Costs = measure(counted, seconds)
@@ -65,7 +64,7 @@ def _requests(figures: Figures, rounds: int, seconds: int) -> None:
 def _clusters(figures: Figures, rounds: int, seconds: int) -> None:
     """Compares a cluster of three primaries with one Redis, in turns."""
     with contextlib.ExitStack() as stack:
-        single = _counted(stack, "one Redis", deployment.redis_server(stack))
+        single = _counted(stack, "one Redis", stack.enter_context(servers.redis_server()))
         cluster = _counted(stack, "cluster", stack.enter_context(redis_cluster()))
         kept = {
             (name, side): [

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import json
 
-from benchmarks.support import deployment
 from benchmarks.support.figures import Figures
 from benchmarks.support.processes import cpu_seconds, resident_bytes
 from benchmarks.support.rounds import print_progress
@@ -30,7 +29,7 @@ def measure(
     whose = ("worker, CPU µs", "Redis, CPU µs")
     kept = [[figures.figure(part, what, "µs") for what in whose] for part in parts]
     with contextlib.ExitStack() as stack:
-        store = deployment.redis_server(stack)
+        store = stack.enter_context(servers.redis_server())
         running = stack.enter_context(servers.service(store.uri))
         client = MeasuredService(running.url)
         stack.callback(client.close)

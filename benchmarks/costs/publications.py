@@ -7,7 +7,6 @@ import contextlib
 import time
 
 from benchmarks.channels.websocket_peers import Dialogue, WebSocketPeers
-from benchmarks.support import deployment
 from benchmarks.support.figures import Figures
 from benchmarks.support.processes import cpu_seconds
 from benchmarks.support.rounds import print_progress
@@ -36,7 +35,7 @@ def measure(figures: Figures, rounds: int, seconds: float) -> None:
         whose = ("worker, CPU µs", "Redis, CPU µs")
         kept = [figures.figure(name, what, "µs") for what in whose]
         with contextlib.ExitStack() as stack:
-            store = deployment.redis_server(stack)
+            store = stack.enter_context(servers.redis_server())
             channels = {"insecure": True, "ping_interval": 3600, **options}
             running = stack.enter_context(
                 servers.service(store.uri, options={"channels": channels})

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from benchmarks.notifications.pairs import PairedFigures
 from benchmarks.notifications.store import NotifiedStore
-from benchmarks.support import deployment
 from benchmarks.support.processes import cpu_seconds
 from benchmarks.support.request_costs import COSTS, Costs, CountedService
 from benchmarks.support.rounds import in_turns, print_progress
@@ -40,7 +39,7 @@ class QueueDelivery:
 
     def posts(self) -> None:
         with contextlib.ExitStack() as stack:
-            redis = deployment.redis_server(stack)
+            redis = stack.enter_context(servers.redis_server())
             options = {"notification": {"in_service": False}}
             running = stack.enter_context(servers.service(redis.uri, options=options))
             service = CountedService("posts", running, redis)
@@ -70,7 +69,7 @@ class QueueDelivery:
         prepare: Callable[[NotifiedStore], tuple[MeasuredPart, MeasuredPart]],
     ) -> None:
         with contextlib.ExitStack() as stack:
-            redis = deployment.redis_server(stack)
+            redis = stack.enter_context(servers.redis_server())
             store = NotifiedStore(stack, redis)
             contenders = prepare(store)
             rates: list[list[float]] = [[], []]

@@ -21,7 +21,6 @@ import uvloop
 from benchmarks.notifications.pairs import PairedFigures
 from benchmarks.notifications.store import BODY, PROJECT, TTL, NotifiedStore
 from benchmarks.notifications.webhook_endpoint import WebhookEndpoint204
-from benchmarks.support import deployment
 from benchmarks.support.processes import cpu_seconds
 from benchmarks.support.rounds import in_turns, print_progress
 from tests.support import notifiers, servers
@@ -52,7 +51,7 @@ class WebhookDelivery:
 
     def measure(self) -> None:
         with contextlib.ExitStack() as stack:
-            redis = deployment.redis_server(stack)
+            redis = stack.enter_context(servers.redis_server())
             store = NotifiedStore(stack, redis)
             endpoint = WebhookEndpoint204(stack)
             for batch in _BATCHES:
@@ -144,10 +143,10 @@ def _deliver(
     until = time.monotonic() + _TIMEOUT_SECONDS
     with notifiers.notifier(redis.uri, _LOOPBACK) as running:
         endpoint.wait_for(1, until)
-        before = cpu_seconds(running.process.pid)
+        before = cpu_seconds(running.pid)
         if not endpoint.wait_for(messages, until):
             raise BenchmarkFailed(f"{endpoint.counts.messages} of {messages} were delivered")
-        used = cpu_seconds(running.process.pid) - before
+        used = cpu_seconds(running.pid) - before
         store.run(store.delivered(_QUEUE))
     store.run(store.delete(_QUEUE))
     return used

@@ -20,6 +20,7 @@ from benchmarks.support.rounds import (
     Measurements,
     print_progress,
 )
+from tests.support import servers
 from zaqar_redis.benchmarks.load import WrkLoad
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 from zaqar_redis.benchmarks.workloads import WORKLOADS, BenchmarkPlan
@@ -35,7 +36,7 @@ def measure(
     """Measures services of one worker each, over servers of their own."""
     with contextlib.ExitStack() as stack:
         pools = deployment.PooledDeployment(stack, runner, _POOLS)
-        plain = deployment.redis_server(stack)
+        plain = stack.enter_context(servers.redis_server())
         started = {
             "plain": deployment.service(stack, plain, pooling=False),
             "pools": deployment.service(stack, pools.default_store),

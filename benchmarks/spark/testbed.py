@@ -11,7 +11,6 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.support import deployment
 from benchmarks.support.rounds import print_progress
 from tests.support import servers
 from zaqar_redis import clock
@@ -57,7 +56,7 @@ class SparkTestbed:
         self._stack = stack
         self.messages = messages
         self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zr-spark-")))
-        self.store: servers.RedisServer = deployment.redis_server(stack)
+        self.store: servers.RedisServer = stack.enter_context(servers.redis_server())
         self.redis = stack.enter_context(self.store.client())
         uri = self.store.uri
         config = StoreConfig(uri=uri, control_uri=uri, project=PROJECT, timeout=30.0)

@@ -26,7 +26,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.stock.worker import CLAIMED, StockWorker
-from benchmarks.support import deployment
 from benchmarks.support.program import MeasurePart, PartsProgram
 from benchmarks.support.rounds import (
     TIME,
@@ -35,6 +34,7 @@ from benchmarks.support.rounds import (
     Measurements,
     print_progress,
 )
+from tests.support import servers
 from zaqar_redis.benchmarks.load import LoadSample
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 
@@ -70,7 +70,7 @@ class StockZaqar:
 
     def __init__(self, stack: contextlib.ExitStack, name: str) -> None:
         self.name = name
-        store = deployment.redis_server(stack)
+        store = stack.enter_context(servers.redis_server())
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zr-stock-")))
         uri = _DRIVERS[name].format(socket=store.socket)
         (home / ".zaqar").mkdir()

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import tempfile
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TypeVar
 
 from tests.support import servers
@@ -19,15 +17,6 @@ T = TypeVar("T")
 
 #: Concurrent calls of `run_for_each`.
 _BATCH = 200
-
-
-def redis_server(stack: contextlib.ExitStack) -> servers.RedisServer:
-    """Starts a Redis without an append-only file."""
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="zr-"))
-    server = servers.RedisServer(Path(folder))
-    stack.callback(server.stop)  # before the start, which may be interrupted
-    server.start()
-    return server
 
 
 def service(
@@ -48,8 +37,9 @@ class PooledDeployment:
         self, stack: contextlib.ExitStack, runner: asyncio.Runner, pool_count: int
     ) -> None:
         self._runner = runner
-        self.default_store = redis_server(stack)
-        self.pools = {f"pool-{number}": redis_server(stack) for number in range(1, pool_count + 1)}
+        names = ["default", *(f"pool-{number}" for number in range(1, pool_count + 1))]
+        self.pools = {name: stack.enter_context(servers.redis_server()) for name in names}
+        self.default_store = self.pools.pop("default")
         self.driver = pools.create(self.default_store.uri, self.default_store.uri, {})
         stack.callback(lambda: self.run(self.driver.close()))
         self.run(self.driver.start())

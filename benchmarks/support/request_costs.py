@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from benchmarks.support.processes import cpu_seconds
 from tests.support import servers
+from tests.support.redis_cluster import RedisCluster
 from zaqar_redis.benchmarks.load import WrkLoad
-from zaqar_redis.benchmarks.redis_cluster import RedisCluster
 from zaqar_redis.benchmarks.service import BenchmarkFailed, MeasuredService
 
 _CONNECTIONS = 32

@@ -16,10 +16,10 @@ import pytest
 
 from tests.availability.queues import POST, PROJECT, message, numbered_queue
 from tests.realtime.crowd import until
+from tests.support.redis_cluster import RedisCluster, redis_cluster
+from tests.support.servers import free_port
 from tests.support.stores import PATIENT
 from zaqar_redis import errors
-from zaqar_redis.benchmarks.redis_cluster import RedisCluster, redis_cluster
-from zaqar_redis.benchmarks.servers import free_port
 from zaqar_redis.keyspace import blocking, keys, slot_indexes
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.cluster import slot_of

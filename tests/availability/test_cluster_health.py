@@ -13,8 +13,8 @@ import pytest
 
 from tests.realtime.crowd import until
 from tests.support import servers
+from tests.support.redis_cluster import redis_cluster
 from zaqar_redis import errors
-from zaqar_redis.benchmarks.redis_cluster import redis_cluster
 from zaqar_redis.storage.redis import RedisDriver, create
 
 

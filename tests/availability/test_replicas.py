@@ -17,11 +17,11 @@ import redis
 from tests.availability.queues import POST, PROJECT, NumberedQueue, message, numbered_queue
 from tests.realtime.crowd import until
 from tests.support import servers
+from tests.support.redis_cluster import redis_cluster
+from tests.support.redis_sentinel import RedisSentinel, redis_sentinel
 from tests.support.stores import PATIENT, TTL
 from tests.support.tiers import in_gate
 from zaqar_redis import clock, errors
-from zaqar_redis.benchmarks.redis_cluster import redis_cluster
-from zaqar_redis.benchmarks.redis_sentinel import RedisSentinel, redis_sentinel
 from zaqar_redis.keyspace import blocking
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.replicas import expect_replica

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from tests.availability.queues import PROJECT, QUEUE, numbered_queue
+from tests.support.redis_node import RedisNode
+from tests.support.redis_sentinel import RedisSentinel, redis_sentinel
+from tests.support.servers import wait_for
 from tests.support.stores import PATIENT
 from tests.support.tiers import in_gate
 from zaqar_redis import errors
-from zaqar_redis.benchmarks.redis_node import RedisNode
-from zaqar_redis.benchmarks.redis_sentinel import RedisSentinel, redis_sentinel
-from zaqar_redis.benchmarks.servers import wait_for
 from zaqar_redis.keyspace import blocking
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.script import RedisCommand

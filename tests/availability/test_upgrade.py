@@ -21,6 +21,7 @@ import httpx
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
+from benchmarks.chaos import mover
 from tests.availability import releases
 from tests.conventions.files import ROOT
 from tests.faults import load
@@ -29,7 +30,6 @@ from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS
 from tests.support import servers
 from tests.support.command_line import CommandLine
 from tests.support.receivers import answering_endpoint
-from zaqar_redis.benchmarks.chaos import mover
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 

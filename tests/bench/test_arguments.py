@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support import servers
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, run_module
 from zaqar_redis import errors
 from zaqar_redis.benchmarks.service import local_store, local_url
 
@@ -107,13 +110,23 @@ def test_missing_wrk_is_reported_with_the_remedy(
     assert "apt-get install wrk" in _refusal("--url", "http://127.0.0.1:1")
 
 
-@pytest.mark.parametrize("words", [["--url", "http://127.0.0.1:1"], ["bus"], ["chaos"]])
+_BENCH = functools.partial(CommandLine().run, "bench", "--url", "http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        _BENCH,
+        functools.partial(run_module, "benchmarks.bus"),
+        functools.partial(run_module, "benchmarks.chaos"),
+    ],
+)
 def test_file_that_cannot_be_written_is_refused_before_the_run(
-    words: list[str], tmp_path: Path
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    done = CommandLine().run("bench", *words, "--json", str(tmp_path / "none" / "results.json"))
+    done = run("--json", str(tmp_path / "none" / "results.json"))
     assert done.returncode == 1
     assert done.stderr.endswith(f"there is no folder {tmp_path / 'none'}\n")
-    done = CommandLine().run("bench", *words, "--json", str(tmp_path))
+    done = run("--json", str(tmp_path))
     assert done.returncode == 1
     assert done.stderr.endswith("that is a folder; name a file\n")

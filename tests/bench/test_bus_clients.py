@@ -10,15 +10,15 @@ from threading import Thread
 import pytest
 import redis
 
-from tests.support import servers
-from zaqar_redis.benchmarks.bus.contenders import CONTENDERS
-from zaqar_redis.benchmarks.bus.process import READY_SECONDS
-from zaqar_redis.benchmarks.bus.sessions import (
+from benchmarks.bus.contenders import CONTENDERS
+from benchmarks.bus.process import READY_SECONDS
+from benchmarks.bus.sessions import (
     ClientSpec,
     CountSession,
     PublishSession,
     RoundSchedule,
 )
+from tests.support import servers
 
 
 @pytest.mark.parametrize("name", ["redis-py", "redis-py-buffered"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``zaqar-redis bench bus``: each contender passes messages, and the report has its figures."""
+"""``python -m benchmarks.bus``: each contender passes messages, and the report has its figures."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from benchmarks.bus import brokers, process, report
+from benchmarks.bus.contenders import CONTENDERS, select_contenders
+from benchmarks.bus.rounds import BusSample, RelaySample
+from benchmarks.bus.sessions import ClientSpec
+from benchmarks.support.processes import cpu_seconds
 from tests.support import servers
-from tests.support.command_line import CommandLine
+from tests.support.command_line import run_module
 from tests.support.tiers import in_gate
 from zaqar_redis import errors
-from zaqar_redis.benchmarks.bus import brokers, process, report
-from zaqar_redis.benchmarks.bus.contenders import CONTENDERS, select_contenders
-from zaqar_redis.benchmarks.bus.rounds import BusSample, RelaySample
-from zaqar_redis.benchmarks.bus.sessions import ClientSpec
 
 _BUILT = [each.name for each in CONTENDERS.values() if each.missing() is None]
 
@@ -40,7 +41,7 @@ class BusRunResult(NamedTuple):
 
 
 def _command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "zaqar_redis.cli.main", "bench", "bus", *words]
+    return [sys.executable, "-m", "benchmarks.bus", *words]
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +100,7 @@ def test_redis_that_runs_already_is_measured_and_left_running() -> None:
         with brokers.running_redis(server.uri) as broker:
             assert broker.address == server.uri
             assert broker.process == server.pid
-            assert broker.cpu_seconds() > 0
+            assert cpu_seconds(broker.process) > 0
         assert server.answers()
 
 
@@ -150,13 +151,14 @@ def _is_alive(pid: int) -> bool:
             ["--redis", "redis://192.0.2.1", "--contender", "redis"],
             "it must be on a loopback address",
         ),
+        (["--plot", "bus.none"], "--plot bus.none: its name must end with one of .eps,"),
         (["--clients", "0"], "it must be 1 to 16"),
         (["--seconds", "61"], "it must be 2 to 60"),
         (["--size", "65537"], "it must be 1 to 65536"),
     ],
 )
 def test_wrong_option_is_refused_with_a_reason(words: list[str], reason: str) -> None:
-    done = CommandLine().run("bench", "bus", *words)
+    done = run_module("benchmarks.bus", *words)
     assert done.returncode != 0
     assert done.stdout == ""
     assert reason in done.stderr
@@ -175,7 +177,7 @@ def test_table_shows_medians_of_rounds_and_the_highest_loss() -> None:
     samples = [_sample(100, 0.25), _sample(300, 0), _sample(200, 0)]
     relay = [RelaySample(1000, 5, 1, p99, 0) for p99 in (2, 9, 3)]
     found = report.BusReport(
-        "zaqar-redis bench bus",
+        "python -m benchmarks.bus",
         {"cores": "2"},
         [report.BusRounds("redis", 2, samples)],
         [report.RelayRounds("redis", relay)],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of ``zaqar-redis bench chaos``: schedules that are shown, and refusals."""
+"""Arguments of ``python -m benchmarks.chaos``: schedules that are shown, and refusals."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import CommandLine
+from tests.support.command_line import run_module
 
-_CHAOS = ("bench", "chaos")
+_CHAOS = "benchmarks.chaos"
 
 
 def test_plan_of_a_seed_is_shown_and_the_same_each_time() -> None:
-    words = (*_CHAOS, "--plan", "--topology", "sentinel", "--seed", "7", "--faults", "kill")
-    first, again = (CommandLine().run(*words) for _ in range(2))
+    words = ("--plan", "--topology", "sentinel", "--seed", "7", "--faults", "kill")
+    first, again = (run_module(_CHAOS, *words) for _ in range(2))
     assert first.returncode == 0, first.stderr
     assert "Schedule of sentinel, seed 7" in first.stdout
     assert "kill:primary" in first.stdout
@@ -23,7 +23,7 @@ def test_plan_of_a_seed_is_shown_and_the_same_each_time() -> None:
 
 
 def test_folder_of_another_run_is_refused(tmp_path: Path) -> None:
-    done = CommandLine().run(*_CHAOS, "--seconds", "10", "--folder", str(tmp_path))
+    done = run_module(_CHAOS, "--seconds", "10", "--folder", str(tmp_path))
     assert done.returncode == 1
     assert f"--folder {tmp_path} exists: name a new one" in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -42,7 +42,7 @@ def test_folder_of_another_run_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(words: list[str], told: str) -> None:
-    done = CommandLine().run(*_CHAOS, *words)
+    done = run_module(_CHAOS, *words)
     assert done.returncode != 0
     assert told in done.stderr
     assert done.stdout == ""

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import servers
 from tests.support.backends import Backend
-from zaqar_redis.benchmarks.servers import check_log
+from zaqar_redis.benchmarks.logs import check_log
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 
 _LINE = "[2026-11-22 01:24:16,000] [6928] [WARNING] "

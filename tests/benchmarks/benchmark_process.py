@@ -3,19 +3,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
-import runpy
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import psutil
-import pytest
 
 from tests.support import servers
+from tests.support.command_line import run_module
 
 
 class BenchmarkProcess:
@@ -77,19 +74,9 @@ class BenchmarkProcess:
         return output, len(started)
 
     def expect_usage_error(self, *arguments: str) -> None:
-        """Runs it within this process: one of its own takes a second to start."""
-        stdout, stderr = io.StringIO(), io.StringIO()
-        with (
-            pytest.MonkeyPatch.context() as patch,
-            contextlib.redirect_stdout(stdout),
-            contextlib.redirect_stderr(stderr),
-        ):
-            patch.setattr(sys, "argv", [self._module, *arguments])
-            with pytest.raises(SystemExit) as ended:
-                runpy.run_module(self._module, run_name="__main__")
-        assert ended.value.code == 2
-        assert stdout.getvalue() == ""
-        assert arguments[0] in stderr.getvalue()
+        done = run_module(self._module, *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert arguments[0] in done.stderr
 
 
 def rows(output: str, last: str, first: str | None = None) -> list[list[str]]:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from zaqar_redis.benchmarks.chaos.topologies import TOPOLOGIES
+from benchmarks.chaos.topologies import TOPOLOGIES
 
-#: Of a run: that of `zaqar-redis bench chaos` may be as long as one likes.
+#: Of a run: that of `python -m benchmarks.chaos` may be as long as one likes.
 _SECONDS = 40
 #: Of starting and checking it, on a busy machine.
 _MARGIN = 200
@@ -21,7 +21,7 @@ _MARGIN = 200
 
 def _run(file: Path, *words: str) -> tuple[int, str, dict[str, Any]]:
     """Returns exit code, output, and the report."""
-    command = [sys.executable, "-m", "zaqar_redis.cli.main", "bench", "chaos"]
+    command = [sys.executable, "-m", "benchmarks.chaos"]
     done = subprocess.run(
         [*command, "--seconds", str(_SECONDS), "--json", str(file), *words],
         capture_output=True,

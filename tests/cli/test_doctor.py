@@ -14,8 +14,8 @@ import pytest
 
 from tests.support import servers
 from tests.support.command_line import CommandLine
+from tests.support.redis_cluster import redis_cluster
 from tests.support.stores import PATIENT
-from zaqar_redis.benchmarks.redis_cluster import redis_cluster
 from zaqar_redis.figures import Alarm, LargeQueue
 from zaqar_redis.keyspace import blocking
 from zaqar_redis.service import alarms

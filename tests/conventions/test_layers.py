@@ -70,10 +70,10 @@ ALLOWED = {
     "aiosmtplib": ("notify.mail.smtp.",),
     "aiohttp": ("notify.",),
     "yarl": ("notify.",),
-    "redis": ("keyspace.", "storage.redis.", "benchmarks."),
+    "redis": ("keyspace.", "storage.redis."),
     "hiredis": ("keyspace.", "storage.redis."),
     "fakeredis": ("keyspace.",),
-    "falcon": ("api.", "benchmarks."),
+    "falcon": ("api.",),
     "http_message_signatures": ("auth.",),
     "keystoneauth1": ("auth.keystone_tokens.", "auth.keystone_trusts."),
     "keystonemiddleware": ("auth.keystone_tokens.",),
@@ -93,20 +93,19 @@ ALLOWED = {
     "py4j": ("spark.", "cli.pipeline."),
     "deltalake": ("spark.jobs.",),
     "jinja2": ("spark.jobs.",),
-    "matplotlib": ("spark.jobs.", "benchmarks."),
+    "matplotlib": ("spark.jobs.",),
     "numpy": ("spark.",),
-    "gunicorn": ("api.server.master.", "api.server.worker.", "cli.", "benchmarks."),
+    "gunicorn": ("api.server.master.", "api.server.worker.", "cli."),
     "jump": ("realtime.buses.",),
-    "nats": ("realtime.buses.nats.", "cli.bench_bus.", "benchmarks."),
+    "nats": ("realtime.buses.nats.",),
     "jwt": ("auth.",),
     "google": ("realtime.protocol.protobuf.",),
-    "websockets": ("api.server.sockets.", "benchmarks.chaos."),
-    "zmq": (
-        *(f"realtime.buses.zeromq{part}." for part in ("", "_broker", "_connection", "_keys")),
-        "benchmarks.bus.",
+    "websockets": ("api.server.sockets.",),
+    "zmq": tuple(
+        f"realtime.buses.zeromq{part}." for part in ("", "_broker", "_connection", "_keys")
     ),
-    "uvicorn": ("api.server.", "cli.", "benchmarks."),
-    "uvicorn_worker": ("api.server.worker.", "cli.", "benchmarks."),
+    "uvicorn": ("api.server.", "cli."),
+    "uvicorn_worker": ("api.server.worker.", "cli."),
 }
 
 #: What only bulk readers and writers use.

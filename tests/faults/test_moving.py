@@ -73,7 +73,7 @@ class PooledCluster:
                 [
                     sys.executable,
                     "-m",
-                    "zaqar_redis.benchmarks.chaos.mover",
+                    "benchmarks.chaos.mover",
                     self.default_pool.uri,
                     project,
                     "busy",

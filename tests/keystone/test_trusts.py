@@ -16,10 +16,10 @@ import pytest
 from tests.keystone.receivers import TokenReceiver
 from tests.support.keystone import RunningKeystone
 from tests.support.targets import target_context
+from tests.support.tcp_proxy import tcp_proxy
 from zaqar_redis import conf, errors
 from zaqar_redis.auth import keystone as keystone_strategy
 from zaqar_redis.auth.keystone_trusts import KeystoneTrusts
-from zaqar_redis.benchmarks.tcp_proxy import tcp_proxy
 from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.notify.target import Delivery, Outcome
 from zaqar_redis.notify.targets.trust import TrustTarget, create

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import random
-import signal
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -92,10 +91,10 @@ def test_killed_and_stopped_processes_and_failing_endpoints_lose_nothing(
                 server.start()
                 store.wait_until_back()
             else:
-                victim.process.send_signal(signal.SIGSTOP)
+                victim.pause()
                 posted = post(store, posted, 5)
                 time.sleep(1.5 * LEASE_SECONDS)
-                victim.process.send_signal(signal.SIGCONT)
+                victim.resume()
         expected = numbers(posted)
         for path in ("/flaky", "/flaky-ordered"):
             wait_for_firsts(endpoint, path, posted)

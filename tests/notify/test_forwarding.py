@@ -80,5 +80,5 @@ def test_message_that_the_other_queue_does_not_take_fails_alone(
         replay = store.driver.subscription_deliveries.replay
         assert store.run(replay(store.project, "q", id)) == 1
         servers.wait_for(lambda: len(store.listed("small")) == 1, "the replayed one")
-        assert running.stop() == 0
+        assert running.end() == 0
     assert state(store, id).pending == 0

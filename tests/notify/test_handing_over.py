@@ -174,8 +174,7 @@ async def _stop_while_stuck(uri: str, project: str) -> None:
 
 def test_hangup_stops_a_notifier_as_sigterm_does() -> None:
     with servers.redis_server() as server, notifier(server.uri) as running:
-        running.process.send_signal(signal.SIGHUP)
-        assert running.process.wait(60) == 0
+        assert running.end(signal.SIGHUP) == 0
         assert "notifier stops" in running.log.read_text()
 
 

@@ -19,8 +19,8 @@ from tests.realtime.crowd import until
 from tests.realtime.test_buses import RecordingNode
 from tests.support import servers
 from tests.support.buses import BROKERS, BusBroker
+from tests.support.tcp_proxy import TcpProxy, tcp_proxy
 from zaqar_redis import errors
-from zaqar_redis.benchmarks.tcp_proxy import TcpProxy, tcp_proxy
 from zaqar_redis.realtime.bus import BusSettings
 from zaqar_redis.realtime.engine import Position
 from zaqar_redis.realtime.engines.events import BusEvents

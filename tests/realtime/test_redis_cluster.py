@@ -13,8 +13,8 @@ from redis.crc import key_slot
 from tests.realtime.crowd import until
 from tests.realtime.test_buses import NODES, RecordingNode, two_nodes
 from tests.support import servers
+from tests.support.redis_cluster import RedisCluster, redis_cluster
 from zaqar_redis import errors
-from zaqar_redis.benchmarks.redis_cluster import RedisCluster, redis_cluster
 from zaqar_redis.keyspace import keys
 
 

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import pytest
 
 from tests.support import servers
+from tests.support.redis_cluster import redis_cluster
+from tests.support.redis_node import RedisNode
+from tests.support.redis_sentinel import redis_sentinel
 from tests.support.spark_reads import SparkTestStore, columns, pickled, task
 from tests.support.stores import PATIENT
 from zaqar_redis import errors
-from zaqar_redis.benchmarks.redis_cluster import redis_cluster
-from zaqar_redis.benchmarks.redis_node import RedisNode
-from zaqar_redis.benchmarks.redis_sentinel import redis_sentinel
 from zaqar_redis.keyspace import blocking
 from zaqar_redis.keyspace.blocking import BlockingClient
 from zaqar_redis.storage.redis.bulk.range_reader import RangeFields, RangeReader

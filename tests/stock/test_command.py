@@ -23,7 +23,7 @@ from tests.stock.harness import (
 )
 from tests.support import servers
 from tests.support.command_line import RunningCommand, running, without_store
-from zaqar_redis.benchmarks.redis_sentinel import SERVICE, redis_sentinel
+from tests.support.redis_sentinel import SERVICE, redis_sentinel
 from zaqar_redis.keyspace import keys
 from zaqar_redis.zaqar_import.source import to_redis_uri
 

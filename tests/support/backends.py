@@ -12,8 +12,8 @@ import redis
 import redis.sentinel
 
 from tests.support import servers
-from zaqar_redis.benchmarks.redis_cluster import redis_cluster
-from zaqar_redis.benchmarks.redis_sentinel import SERVICE, redis_sentinel
+from tests.support.redis_cluster import redis_cluster
+from tests.support.redis_sentinel import SERVICE, redis_sentinel
 
 
 class Backend(NamedTuple):

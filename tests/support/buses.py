@@ -12,7 +12,7 @@ from typing import Protocol
 from tests.support import servers
 from tests.support.brokers import zeromq_broker
 from tests.support.nats import nats_server
-from zaqar_redis.benchmarks.redis_cluster import redis_cluster
+from tests.support.redis_cluster import redis_cluster
 from zaqar_redis.realtime.bus import Bus, BusSettings
 from zaqar_redis.realtime.buses.zeromq_keys import new_keys
 from zaqar_redis.realtime.load import load_bus

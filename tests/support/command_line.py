@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``zaqar-redis`` within the process of the tests, and as a process that is interrupted."""
+"""Commands within the process of the tests, and as a process that is interrupted."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -77,6 +78,23 @@ class CommandLine:
 def without_store() -> CommandLine:
     """A command line whose store is never there: no patience would change the outcome."""
     return CommandLine(["--storage", "redis://127.0.0.1:1"], patience=0.1)
+
+
+def run_module(name: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs ``python -m NAME`` within this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        mock.patch.object(sys, "argv", [name, *words]),
+    ):
+        try:
+            runpy.run_module(name, run_name="__main__")
+        except SystemExit as ended:
+            return subprocess.CompletedProcess(
+                words, int(ended.code or 0), out.getvalue(), err.getvalue()
+            )
+    raise AssertionError(f"{name} has no exit code")
 
 
 def _loggers() -> list[logging.Logger]:

@@ -4,51 +4,24 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.support import servers
-from zaqar_redis.benchmarks.servers import config_text
+from tests.support.processes import ZAQAR_REDIS, LoggedProcess, started
 
 
-class NotifierProcess:
+class NotifierProcess(LoggedProcess):
     """A process that delivers to subscribers, and may be killed and started again."""
 
     def __init__(self, storage: str, config: Path, log: Path) -> None:
-        self._command = [
-            *(sys.executable, "-m", "zaqar_redis.cli.main", "notify"),
-            *("--storage", storage, "--config-file", str(config)),
-        ]
-        self.log = log
-        self.process = self._start()
+        words = [*ZAQAR_REDIS, "notify", "--storage", storage, "--config-file", str(config)]
+        super().__init__("notifier", lambda _: words, log)
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        with self.log.open("ab") as output:
-            return subprocess.Popen(
-                self._command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-            )
-
-    def started(self, times: int = 1) -> bool:
-        return self.log.read_text().count("notifier started") >= times
-
-    def restart(self) -> None:
-        """Kills it (SIGKILL), and starts it again."""
-        self.process.kill()
-        self.process.wait()
-        self.process = self._start()
-
-    def stop(self) -> int:
-        """Asks it to stop; returns its exit code."""
-        self.process.terminate()
-        try:
-            return self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            raise
+    def has_started(self) -> bool:
+        """Returns whether it has started once."""
+        return "notifier started" in self.log.read_text()
 
 
 @contextlib.contextmanager
@@ -58,17 +31,13 @@ def notifier(
     """Runs a notifier; *options* are configuration: group -> name -> value."""
     with tempfile.TemporaryDirectory(prefix="zr-notify-") as folder:
         config = Path(folder) / "zaqar_redis.conf"
-        config.write_text(config_text(options or {}))
-        running = NotifierProcess(storage, config, Path(folder) / "notify.log")
-        try:
-            servers.wait_for(
-                lambda: running.started() or running.process.poll() is not None,
-                "the notifier to start",
-            )
-            yield running
-        finally:
-            running.process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                running.process.wait(30)
-            running.process.kill()
-            running.process.wait()
+        config.write_text(servers.config_text(options or {}))
+        log = Path(folder) / "notify.log"
+        with started(NotifierProcess(storage, config, log)) as running:
+            try:
+                servers.wait_for(
+                    lambda: running.has_started() or not running.is_alive, "the notifier to start"
+                )
+                yield running
+            finally:
+                running.end()

@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,15 +25,18 @@ from typing import TypeVar
 import httpx
 import redis
 
-from zaqar_redis.benchmarks.servers import RestartableServer as RestartableServer
-from zaqar_redis.benchmarks.servers import check_log, config_text, worker_pids
-from zaqar_redis.benchmarks.servers import free_port as free_port
-from zaqar_redis.benchmarks.servers import free_ports as free_ports
-from zaqar_redis.benchmarks.servers import wait_for as wait_for
+from zaqar_redis.benchmarks.logs import check_log
+from zaqar_redis.benchmarks.service import BenchmarkFailed
 
 S = TypeVar("S", bound=BaseServer)
 
 
+#: The system gives none of them to a connection, also not while a server is being restarted.
+_PORTS = range(10_000, 32_768)
+#: One in some thousand ports is in use.
+_PORT_ATTEMPTS = 10
+#: Ports are held until so many others have been asked for: their servers listen by then.
+_PORTS_HELD = 64
 #: Seconds that connecting to a store may take: a machine may stand still for longer than the
 #: default.
 CONNECT_TIMEOUT = 10
@@ -73,6 +81,108 @@ def program(name: str) -> str:
 def has_wheel(name: str) -> bool:
     """Returns whether a server's wheel is installed: there is none for every Python."""
     return name in _WHEELS and find_spec(_WHEELS[name]) is not None
+
+
+#: the sockets that hold ports, by their descriptors
+_held: deque[int] = deque()
+
+
+def free_port() -> int:
+    """Returns a port of 127.0.0.1 at which nobody listens.  Raises BenchmarkFailed.
+
+    On Linux a socket holds it: nobody is given it any more, and only a server that sets
+    SO_REUSEADDR, as most do, can listen there.
+    """
+    return free_ports(1)
+
+
+def free_ports(count: int) -> int:
+    """Returns the first one of *count* consecutive ports, see `free_port`."""
+    for _ in range(_PORT_ATTEMPTS):
+        first = secrets.choice(_PORTS)
+        with contextlib.suppress(OSError, OverflowError), contextlib.ExitStack() as stack:
+            for port in range(first, first + count):
+                probe = stack.enter_context(socket.socket())
+                probe.bind(("127.0.0.1", port))
+                # After it is bound: so it shares the port with a server, and with no other probe.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if sys.platform == "linux":  # elsewhere the server could not bind
+                    _hold(probe.detach())
+            return first
+    what = "no port is" if count == 1 else f"no {count} consecutive ports are"
+    raise BenchmarkFailed(f"{what} free on 127.0.0.1")
+
+
+def _hold(descriptor: int) -> None:
+    _held.append(descriptor)
+    if len(_held) > _PORTS_HELD:
+        os.close(_held.popleft())
+
+
+class RestartableServer:
+    """A process that can be killed, and started again where it was."""
+
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._started.pid
+
+    @property
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError("the server was not started")
+        return self._process
+
+    def signal(self, number: int) -> None:
+        """Sends a signal, e.g. SIGKILL, SIGSTOP, SIGCONT.
+
+        Returns when the process is gone, or does not run any more.
+        """
+        self._started.send_signal(number)
+        if number == signal.SIGKILL:
+            self._started.wait()
+        elif number == signal.SIGSTOP and hasattr(os, "waitid"):  # macOS: from Python 3.13 on
+            with contextlib.suppress(ChildProcessError):  # it had ended
+                os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        if self.is_alive:
+            self.signal(signal.SIGKILL)
+
+    def pause(self) -> None:
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.signal(signal.SIGCONT)
+
+    def stop(self) -> int | None:
+        """Kills it; returns the exit code, None: it was never started."""
+        if self._process and self._process.poll() is None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.kill()
+        return self._process.wait() if self._process else None
+
+
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    """Polls until *condition* holds.  Raises TimeoutError naming *what*."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(what)
+        time.sleep(0.02)
+
+
+def config_text(options: Mapping[str, Mapping[str, object]]) -> str:
+    """Returns a configuration file of *options*: group -> name -> value."""
+    lines = []
+    for group, values in options.items():
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in values.items())]
+    return "\n".join(lines) + "\n"
 
 
 class RedisServer(RestartableServer):
@@ -138,8 +248,8 @@ def redis_server(name: str = REDIS, fsync: str | None = None) -> Iterator[RedisS
     # Not in pytest's folder: the path of a unix socket must be short.
     with tempfile.TemporaryDirectory(prefix="zr-") as folder:
         server = RedisServer(Path(folder), name, fsync)
-        server.start()
         try:
+            server.start()
             yield server
         finally:
             server.stop()
@@ -159,7 +269,9 @@ class RunningService:
 
     def workers(self) -> list[int]:
         """Returns the pids of the worker processes."""
-        return worker_pids(self.process.pid)
+        own = self.process.pid
+        children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
+        return [pid for pid in map(int, children) if b"zaqar_redis.cli.main" in _command_line(pid)]
 
     def answers(self) -> bool:
         try:
@@ -167,6 +279,14 @@ class RunningService:
             return httpx.get(f"{self.url}/", timeout=2, verify=False).status_code == 300
         except httpx.HTTPError:
             return False
+
+
+def _command_line(pid: int) -> bytes:
+    """Returns the command line of a process; empty: it has ended meanwhile."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 @contextlib.contextmanager

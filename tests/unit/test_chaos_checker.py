@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from zaqar_redis.benchmarks.chaos.channel_checker import ChannelHistory, check_channel
-from zaqar_redis.benchmarks.chaos.checker import (
+from benchmarks.chaos.channel_checker import ChannelHistory, check_channel
+from benchmarks.chaos.checker import (
     ChaosFinding,
     IsAtRisk,
     LeftMessage,
@@ -18,7 +18,7 @@ from zaqar_redis.benchmarks.chaos.checker import (
     check_queue,
     check_return,
 )
-from zaqar_redis.benchmarks.chaos.history import Act, ActOutcome
+from benchmarks.chaos.history import Act, ActOutcome
 
 _OK, _UNKNOWN, _REFUSED = ActOutcome.OK, ActOutcome.UNKNOWN, ActOutcome.REFUSED
 

@@ -7,10 +7,10 @@ import math
 
 import pytest
 
-from zaqar_redis.benchmarks.chaos import expected
-from zaqar_redis.benchmarks.chaos.history import Act, ActOutcome
-from zaqar_redis.benchmarks.chaos.report import AppliedFault
-from zaqar_redis.benchmarks.chaos.schedule import FaultTarget, PlannedFault
+from benchmarks.chaos import expected
+from benchmarks.chaos.history import Act, ActOutcome
+from benchmarks.chaos.report import AppliedFault
+from benchmarks.chaos.schedule import FaultTarget, PlannedFault
 
 
 def _fault(name: str, replacements: int = 1, target: str = "primary") -> AppliedFault:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.chaos import history, report, schedule
+from benchmarks.chaos.faults import FAULTS
+from benchmarks.chaos.history import Act, ActOutcome, ActRecorder
+from benchmarks.chaos.report import AppliedFault
+from benchmarks.chaos.schedule import FaultTarget, PlannedFault
+from benchmarks.chaos.topologies import TOPOLOGIES
 from zaqar_redis import errors
-from zaqar_redis.benchmarks.chaos import history, report, schedule
-from zaqar_redis.benchmarks.chaos.faults import FAULTS
-from zaqar_redis.benchmarks.chaos.history import Act, ActOutcome, ActRecorder
-from zaqar_redis.benchmarks.chaos.report import AppliedFault
-from zaqar_redis.benchmarks.chaos.schedule import FaultTarget, PlannedFault
-from zaqar_redis.benchmarks.chaos.topologies import TOPOLOGIES
 
 _CHOICES = [FaultTarget("kill", "primary"), FaultTarget("pause", "worker")]
 _LASTS = {"kill": (1.0, 2.0), "pause": (2.0, 3.0)}

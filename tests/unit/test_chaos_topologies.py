@@ -7,8 +7,8 @@ from collections.abc import Set
 
 import pytest
 
-from zaqar_redis.benchmarks.chaos.topologies import Topology
-from zaqar_redis.benchmarks.redis_node import RedisNode
+from benchmarks.chaos.topologies import Topology
+from tests.support.redis_node import RedisNode
 
 
 class _Replaced(Topology):

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from zaqar_redis.benchmarks import servers
+from tests.support import servers
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 
 

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from zaqar_redis.benchmarks.tcp_proxy import tcp_proxy
+from tests.support.tcp_proxy import tcp_proxy
 
 
 class _Greeter(asyncio.Protocol):

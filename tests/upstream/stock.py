@@ -16,7 +16,7 @@ import httpx
 from tests.support import servers
 from tests.upstream import crowd
 from tests.upstream.targets import TARGETS
-from zaqar_redis.benchmarks.servers import check_log
+from zaqar_redis.benchmarks.logs import check_log
 
 _ROOT = Path(__file__).parents[2]
 

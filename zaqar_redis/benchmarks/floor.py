@@ -11,9 +11,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import socket
+import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
 from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.bodies import Body
@@ -25,7 +29,8 @@ from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.auth.access import open_access
 from zaqar_redis.auth.signed_urls import UrlSigner
-from zaqar_redis.benchmarks import servers
+from zaqar_redis.benchmarks.logs import check_log
+from zaqar_redis.benchmarks.service import BenchmarkFailed
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.script import RedisCommand, Steps, verb
 from zaqar_redis.keyspace.settings import BatchSettings
@@ -34,7 +39,8 @@ from zaqar_redis.service.requests_in_flight import RequestsInFlight
 _SCRIPT = "return 1"
 _SHA = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 _STORE = "ZAQAR_REDIS_BENCH_FLOOR"
-
+#: Seconds that it may take to start, and to stop before it is killed.
+_START_SECONDS, _STOP_SECONDS = 60.0, 10.0
 
 #: An answer of the size of a real one.
 _ID = "0" * 8 + "-0000-0000-0000-" + "0" * 12
@@ -91,14 +97,54 @@ def create() -> FloorApp:
 
 @contextlib.contextmanager
 def running(store: str) -> Iterator[str]:
-    """Serves the floor over a Redis with one worker on a free port; yields its URL."""
+    """Serves the floor over a Redis with one worker on a free port; yields its URL.
+
+    Raises BenchmarkFailed when it does not start, or its log shows a bug.
+    """
     keyspace.validate_uri(store)
-    with servers.running("the floor", _command, {_STORE: store}) as (_, port):
-        yield f"http://127.0.0.1:{port}"
+    with tempfile.TemporaryFile() as log:
+        with socket.socket() as bound:
+            bound.bind(("127.0.0.1", 0))
+            port: int = bound.getsockname()[1]
+            process = subprocess.Popen(
+                _command(bound.fileno()),
+                stdout=log,
+                stderr=log,
+                env=os.environ | {_STORE: store},
+                pass_fds=[bound.fileno()],
+                start_new_session=True,
+            )
+        try:
+            if not _listens(process, port):
+                raise BenchmarkFailed(f"the floor did not start: {_text(log)[-1000:]}")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        check_log("the floor", _text(log))
 
 
-def _command(port: int) -> list[str]:
-    command = [sys.executable, "-m", "gunicorn", "--workers", "1", "--bind", f"127.0.0.1:{port}"]
+def _command(descriptor: int) -> list[str]:
+    """*descriptor*: of a socket that is bound; gunicorn listens on it."""
+    command = [sys.executable, "-m", "gunicorn", "--workers", "1", "--bind", f"fd://{descriptor}"]
     command += ["--worker-class", "zaqar_redis.api.server.worker.Worker", "--keep-alive", "75"]
     command += ["--no-control-socket", "--log-level", "warning"]
     return [*command, "zaqar_redis.benchmarks.floor:create()"]
+
+
+def _listens(process: subprocess.Popen[bytes], port: int) -> bool:
+    end = time.monotonic() + _START_SECONDS
+    while process.poll() is None and time.monotonic() < end:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _text(log: IO[bytes]) -> str:
+    log.seek(0)
+    return log.read().decode("utf-8", "replace").strip()

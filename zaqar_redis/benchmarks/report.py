@@ -6,12 +6,10 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import median
 
 import msgspec
 
-from zaqar_redis import errors
 from zaqar_redis.benchmarks.load import LoadSample
 
 #: Share of a core above which the load generator may be the bottleneck.
@@ -166,19 +164,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _is_number(cell: str) -> bool:
     return cell.removesuffix(" %").replace(".", "", 1).isdigit()
-
-
-def check_plotting(file: Path) -> None:
-    """Raises BadConfiguration when matplotlib is missing, or cannot write such a file."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise errors.BadConfiguration("--plot needs the extra bench: matplotlib") from error
-    known = Figure().canvas.get_supported_filetypes()
-    if file.suffix.removeprefix(".") not in known:
-        raise errors.BadConfiguration(
-            f"--plot {file}: its name must end with one of .{', .'.join(known)}"
-        )
 
 
 def warnings(findings: Sequence[WorkloadResult]) -> list[str]:

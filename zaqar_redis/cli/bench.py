@@ -4,18 +4,25 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
 import sys
+from pathlib import Path
 
 from zaqar_redis import errors
 from zaqar_redis.benchmarks import report, run
+from zaqar_redis.benchmarks.service import BenchmarkFailed
 from zaqar_redis.benchmarks.workloads import WORKLOADS
-from zaqar_redis.cli.base import bounded_int
-from zaqar_redis.cli.bench_results import BenchmarkCommand
+from zaqar_redis.cli.api import CommandFailed
+from zaqar_redis.cli.base import ShellCommand, bounded_int, check_folder
 
+#: The command line as the report shows it, when another program has called this one.
+_COMMAND_VARIABLE = "ZAQAR_REDIS_BENCH_COMMAND"
+_INTERRUPTED = 130
 _WORKLOADS = "\n".join(f"  {load.name:<14}{load.what}" for load in WORKLOADS.values())
 
 
-class RunBenchmark(BenchmarkCommand):
+class RunBenchmark(ShellCommand):
     """Measure a Zaqar v2 service, alone or against another one, round by round in turn.
 
     The load is heavy, so only loopback addresses are allowed. It uses queues and projects
@@ -25,7 +32,8 @@ class RunBenchmark(BenchmarkCommand):
         zaqar-redis bench --url http://127.0.0.1:8888 --workload post-1 --rounds 3
     """
 
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
         parser.epilog = f"workloads:\n{_WORKLOADS}"
         add = parser.add_argument
         add("--url", required=True, help="the service, e.g. http://127.0.0.1:8888")
@@ -71,6 +79,8 @@ class RunBenchmark(BenchmarkCommand):
             metavar="N",
             help="messages posted to measure memory (50000)",
         )
+        add("--json", type=Path, metavar="FILE", help="also write all results to this file")
+        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         options = vars(parsed_args)
@@ -86,12 +96,16 @@ class RunBenchmark(BenchmarkCommand):
         )
         if settings.against_store and not settings.against:
             raise errors.BadConfiguration("--against-store needs --against")
-        _, code = self.measure(
-            parsed_args,
-            lambda command: run.run_benchmark(settings, command, _print_progress),
-            report,
-        )
-        return code
+        check_folder("--json", parsed_args.json)
+        command = os.environ.get(_COMMAND_VARIABLE) or shlex.join(["zaqar-redis", *sys.argv[1:]])
+        try:
+            found, is_complete = run.run_benchmark(settings, command, _print_progress)
+        except BenchmarkFailed as error:
+            raise CommandFailed(str(error)) from error
+        sys.stdout.write(report.text(found))  # first: writing the file may fail
+        if parsed_args.json:
+            parsed_args.json.write_bytes(report.encode(found))
+        return 0 if is_complete else _INTERRUPTED
 
 
 def _print_progress(text: str) -> None:
