@@ -16,6 +16,7 @@ from zaqar_redis.pool_records import Pool
 from zaqar_redis.storage.contract import Driver, Ownership
 from zaqar_redis.storage.control import DEFAULT_POOL, Control
 from zaqar_redis.storage.formats import check_format, use_format
+from zaqar_redis.storage.pools.pool_stores import exists, opened
 
 
 class StoreAdoption:
@@ -99,24 +100,13 @@ class StoreAdoption:
         async for project, names in ownership.content():
             located = await asyncio.gather(*(locate(project, name) for name in names))
             for name, found in zip(names, located, strict=True):
-                if found.pool == pool.name or not await _exists(driver, project, name):
+                if found.pool == pool.name or not await exists(driver, project, name):
                     continue
                 # The default pool may have queues that are older than the catalogue.
-                at_default = not found.pool and await _exists(self._default, project, name)
+                at_default = not found.pool and await exists(self._default, project, name)
                 yield project, name, DEFAULT_POOL if at_default else found.pool
 
     @contextlib.asynccontextmanager
     async def _store(self, pool: Pool) -> AsyncIterator[tuple[Driver, Ownership | None]]:
-        driver = self._open_pool(pool)
-        try:
-            await driver.start()
+        async with opened(self._open_pool, pool) as driver:
             yield driver, driver.ownership
-        finally:
-            await driver.close()
-
-
-async def _exists(driver: Driver, project: str, queue: str) -> bool:
-    try:
-        return await driver.queues.get(project, queue) is not None
-    except errors.MoveLocked:
-        return True
