@@ -101,8 +101,6 @@ def pool_queues(pool: str) -> bytes:
 
 
 class RoleKeys:
-    """The key of one role."""
-
     __slots__ = ("role",)
 
     def __init__(self, name: str) -> None:

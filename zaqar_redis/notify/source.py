@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from zaqar_redis import errors
 from zaqar_redis.notify.backlog_reader import BacklogReader
-from zaqar_redis.notify.clock import StoreClock
 from zaqar_redis.notify.dead_letters import DeadLetters
 from zaqar_redis.notify.dispatcher import Dispatcher
 from zaqar_redis.notify.in_flight import InFlight
@@ -24,7 +23,7 @@ from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.roster import LaneRoster
 from zaqar_redis.notify.settlement import DeliverySettlement
 from zaqar_redis.notify.states import LaneState
-from zaqar_redis.notify.store_watch import StoreWatch
+from zaqar_redis.notify.store_watch import StoreClock, StoreWatch
 from zaqar_redis.storage.deliveries import DeliveryReads, DeliveryStep, SettledDeliveries
 
 if TYPE_CHECKING:

@@ -46,7 +46,8 @@ class StoreAdoption:
 
         Raises FormatTooNew.
         """
-        async with self._store(pool) as (driver, ownership):
+        async with opened(self._open_pool, pool) as driver:
+            ownership = driver.ownership
             if ownership is None:
                 return
             await check_format(ownership.format, pool.name)
@@ -70,7 +71,8 @@ class StoreAdoption:
 
     async def take(self, pool: Pool) -> None:
         """Marks the store of a pool, and enters its queues in the catalogue.  Idempotent."""
-        async with self._store(pool) as (driver, ownership):
+        async with opened(self._open_pool, pool) as driver:
+            ownership = driver.ownership
             if ownership is None:
                 return
             await ownership.put(await self._control.installation())
@@ -82,7 +84,8 @@ class StoreAdoption:
     async def drop(self, pool: Pool) -> None:
         """Removes the mark from the store of a deleted pool, if it answers."""
         with contextlib.suppress(errors.Unavailable, errors.BadConfiguration):
-            async with self._store(pool) as (_, ownership):
+            async with opened(self._open_pool, pool) as driver:
+                ownership = driver.ownership
                 if ownership and await ownership.get() == await self._control.installation():
                     await ownership.drop()
 
@@ -105,8 +108,3 @@ class StoreAdoption:
                 # The default pool may have queues that are older than the catalogue.
                 at_default = not found.pool and await exists(self._default, project, name)
                 yield project, name, DEFAULT_POOL if at_default else found.pool
-
-    @contextlib.asynccontextmanager
-    async def _store(self, pool: Pool) -> AsyncIterator[tuple[Driver, Ownership | None]]:
-        async with opened(self._open_pool, pool) as driver:
-            yield driver, driver.ownership
