@@ -80,6 +80,19 @@ class Message(Record, frozen=True):
         """The span that posted it (W3C Trace Context); empty: nobody traced it."""
         return str((self.attributes or {}).get("traceparent", ""))
 
+    def copied(self, origin: str = "", hops: int = 0) -> NewMessage:
+        """Returns it as it is posted to another queue, without a delay."""
+        return NewMessage(
+            body=self.body,
+            ttl=self.ttl,
+            delay=0,
+            checksum=self.checksum,
+            origin=origin,
+            encrypted=self.encrypted,
+            attributes=self.attributes,
+            hops=hops,
+        )
+
 
 class PostedBatch(Record, frozen=True):
     """Messages that were posted, in order, to a queue of this epoch."""
@@ -328,6 +341,9 @@ class MessageListing(Record, frozen=True):
     stale: bool = False
 
 
+DAY_MS = 24 * 3600 * 1000
+
+
 class IdempotencyKey(Record, frozen=True):
     """Identifies a post, so that a retry of it is recognised."""
 
@@ -338,6 +354,11 @@ class IdempotencyKey(Record, frozen=True):
     #: milliseconds for which the first answer is stored at least, and twice that at most,
     #: in a queue whose metadata set no other window
     window: int
+
+    @classmethod
+    def of_day(cls, key: str) -> IdempotencyKey:
+        """Returns one that is recognised for a day, whatever the content."""
+        return cls(key, b"", DAY_MS)
 
 
 #: Prefix of the tokens of a queue that comes from another installation.  No catalogue tells

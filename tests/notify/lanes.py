@@ -8,7 +8,6 @@ import uuid
 
 from zaqar_redis.notify.backlog_reader import BacklogReader
 from zaqar_redis.notify.circuit import Circuit
-from zaqar_redis.notify.clock import StoreClock
 from zaqar_redis.notify.dead_letters import DeadLetters
 from zaqar_redis.notify.failures import FailureRuns
 from zaqar_redis.notify.in_flight import InFlight
@@ -18,7 +17,7 @@ from zaqar_redis.notify.lane_context import LaneContext, LaneSettings
 from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.limits import DeliverySlots, MessageMemory
 from zaqar_redis.notify.settlement import DeliverySettlement
-from zaqar_redis.notify.store_watch import StoreWatch
+from zaqar_redis.notify.store_watch import StoreClock, StoreWatch
 from zaqar_redis.notify.target import DELIVERED, Delivery, Result, Target
 from zaqar_redis.records import Message, Subscription
 from zaqar_redis.retry_policies import DeliveryRetryPolicy

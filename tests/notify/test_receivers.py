@@ -19,7 +19,7 @@ import pytest
 
 from tests.conventions.files import ROOT
 from tests.support import servers
-from zaqar_redis.notify.signatures import signed_headers
+from zaqar_redis.notify.targets.http import signed_headers
 from zaqar_redis.service.subscription_options import new_secret
 
 _EXAMPLES = ROOT / "examples" / "receivers"

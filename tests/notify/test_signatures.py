@@ -11,7 +11,7 @@ import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from tests.notify.endpoints import ReceivedRequest, answer, delivery, endpoint, http_target
-from zaqar_redis.notify.signatures import signed_headers
+from zaqar_redis.notify.targets.http import signed_headers
 
 NEW, OLD, OTHER = (f"whsec_{base64.b64encode(each * 24).decode()}" for each in (b"n", b"o", b"x"))
 _BODY = b'{"\xc3\xa9": 1}'

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from zaqar_redis.service.body_search import has_text
+from zaqar_redis.service.administration import has_text
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from zaqar_redis.service.token_bucket import TokenBucket
+from zaqar_redis.service.quota_enforcer import TokenBucket
 
 
 class TimedBucket(TokenBucket):

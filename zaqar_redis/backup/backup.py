@@ -28,7 +28,7 @@ from zaqar_redis.storage.control import Control
 from zaqar_redis.storage.move.copy import copy_messages
 from zaqar_redis.storage.move.queue_move import QueueGone, QueueMove, transfer_of
 from zaqar_redis.storage.pools import PooledDriver
-from zaqar_redis.storage.pools.import_targets import target
+from zaqar_redis.storage.pools.import_targets import store_of
 from zaqar_redis.storage.pools.retry import Attempts, RetryPolicy
 
 #: Seconds: a lock that a killed backup or mover left expires within ten.
@@ -92,7 +92,7 @@ class Backup:
     """A backup of queues into one file."""
 
     def __init__(self, driver: Driver, writer: BackupWriter, on_progress: BackupProgress) -> None:
-        self._source = target(driver)
+        self._driver = driver
         self._writer = writer
         self._on_progress = on_progress
         self._outage_timeout = _OUTAGE_TIMEOUT
@@ -127,7 +127,7 @@ class Backup:
 
     async def _save(self, project: str, queue: str) -> int:
         """Returns how many messages the queue has.  Raises QueueGone."""
-        driver = await self._source.find(project, queue)
+        driver = await store_of(self._driver, project, queue)
         found = await driver.queues.get(project, queue)
         if found is None:
             raise QueueGone

@@ -16,6 +16,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
@@ -147,12 +148,9 @@ class ApiClient:
         if error["code"] == codes.INTERNAL.code:
             if error["message"] != codes.INTERNAL.message:
                 return ServiceUnavailable(f"{error['message']} ({error['code']})")
-            command_target = self._target
-            why = (
-                "the service, or its store,"
-                if command_target.url
-                else f"the store {command_target.store}"
-            )
+            why = f"the store {self._target.store}"
+            if self._target.url:
+                why = "the service, or its store,"
             return ServiceUnavailable(f"{why} failed with an internal error ({error['code']})")
         return CommandFailed(f"{error['message']} ({error['code']})")
 
@@ -179,12 +177,9 @@ class ApiClient:
                 headers={"Content-Type": media_type} if media_type else None,
             )
         except httpx.HTTPError as error:
-            is_late = isinstance(error, httpx.TimeoutException)
-            how = (
-                f" within {_REQUEST_TIMEOUT_SECONDS:g} s"
-                if is_late
-                else f": {errors.reason(error)}"
-            )
+            how = f": {errors.reason(error)}"
+            if isinstance(error, httpx.TimeoutException):
+                how = f" within {_REQUEST_TIMEOUT_SECONDS:g} s"
             why = f"{self._target} does not answer{how}"
             advice = f"; {target.advice()}" if self._target.is_default else ""
             if _NO_TLS.search(how):
@@ -203,27 +198,31 @@ class ApiClient:
 
     def list_items(self, path: str, items: str, **query: object) -> Iterator[dict[str, Any]]:
         """Yields every item of a listing, page by page."""
-        for page in self._pages(path, items, **query):
+        for page in self._pages(path, items, False, **query):
             yield from page[items]
 
-    def _pages(self, path: str, items: str, **query: object) -> Iterator[dict[str, Any]]:
+    def _pages(
+        self, path: str, items: str, may_be_short: bool, **query: object
+    ) -> Iterator[dict[str, Any]]:
+        """*may_be_short*: also pages that are not the last one."""
         marker: str | None = None
         while True:
             page = self.request("GET", path, marker=marker, limit=PAGE_SIZE, **query)
-            if marker is None and not page[items]:
+            is_short = len(page[items]) < PAGE_SIZE and not may_be_short
+            is_last = is_short or not page["links"]
+            if marker is None and is_last and not page[items]:
                 self._check_source(path)
             yield page
-            if len(page[items]) < PAGE_SIZE:
+            if is_last:
                 return
-            last = page[items][-1]
-            marker = last.get("id") or last.get("project") or last["name"]
+            marker = parse_qs(urlsplit(page["links"][0]["href"]).query)["marker"][-1]
 
     def list_queues(self, unavailable: set[str], **query: object) -> Iterator[dict[str, Any]]:
         """Yields the queues of the project, by name, as far as its stores can be read.
 
         Adds stores that cannot to *unavailable*; a queue in one of these names it, too.
         """
-        for page in self._pages("/queues", "queues", partial=True, **query):
+        for page in self._pages("/queues", "queues", False, partial=True, **query):
             if "unavailable" not in page:
                 raise CommandFailed(
                     "the service does not list what is known while a store is away: it is older "
@@ -239,16 +238,9 @@ class ApiClient:
 
         *on_page* is called for each page, which may have no items.
         """
-        marker: str | None = None
-        while True:
-            page = self.request("GET", path, marker=marker, limit=PAGE_SIZE, **query)
+        for page in self._pages(path, items, True, **query):
             on_page()
             yield from page[items]
-            if not page["links"]:
-                break
-            marker = parse_qs(urlsplit(page["links"][0]["href"]).query)["marker"][-1]
-        if marker is None and not page[items]:
-            self._check_source(path)
 
     def found(self, path: str, **query: object) -> dict[str, Any]:
         """Returns what is at a path below ``/v2``; empty: nothing that may be shown."""
@@ -346,7 +338,7 @@ def open_api(
     headers = {"Client-ID": parsed.client_id}
     if parsed.token and command_target.url:
         headers["Authorization"] = f"Bearer {parsed.token}"
-    elif parsed.project is None:
+    else:
         headers["X-Project-ID"] = _DEFAULT_PROJECT
     if parsed.project is not None:
         headers["X-Project-ID"] = parsed.project
@@ -354,25 +346,15 @@ def open_api(
         headers["X-API-Key"] = parsed.api_key
     # httpx takes texts of ASCII only; `base.header_value` has checked these.
     sent = {name: value.encode("latin-1") for name, value in headers.items()}
-    httpx = _import_httpx()
-    if command_target.url:
-        with httpx.Client(
-            base_url=command_target.url,
-            headers=sent,
-            timeout=_REQUEST_TIMEOUT_SECONDS,
-            verify=_trusted(command_target.url, parsed.ca_file),
-        ) as client:
+    make = partial(_import_httpx().Client, headers=sent, timeout=_REQUEST_TIMEOUT_SECONDS)
+    if url := command_target.url:
+        with make(base_url=url, verify=_trusted(url, parsed.ca_file)) as client:
             yield ApiClient(client, command_target, time.sleep)
         return
     from zaqar_redis.cli import stores
 
     with stores.in_process(parsed, command_target, needs) as (transport, sleep):
-        client = httpx.Client(
-            base_url="http://store",
-            headers=sent,
-            timeout=_REQUEST_TIMEOUT_SECONDS,
-            transport=transport,
-        )
+        client = make(base_url="http://store", transport=transport)
         yield ApiClient(client, command_target, sleep)
 
 

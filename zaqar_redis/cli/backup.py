@@ -12,24 +12,13 @@ from pathlib import Path
 from cliff.lister import Lister
 
 from zaqar_redis.backup.backup import Backup, list_queues, save_control
-from zaqar_redis.backup.backup_file import (
-    BackupDamaged,
-    BackupFileError,
-    reading,
-    writing,
-)
+from zaqar_redis.backup.backup_file import BackupDamaged, BackupFileError, reading, writing
 from zaqar_redis.backup.backup_records import BackupHeader, BackupTrailer
 from zaqar_redis.backup.backup_results import BackupResult, BackupStatus
 from zaqar_redis.backup.restore import Restore, restore_control
 from zaqar_redis.cli import stores
 from zaqar_redis.cli.api import CommandFailed, print_warning
-from zaqar_redis.cli.base import (
-    Row,
-    Table,
-    TargetCommand,
-    add_projects_option,
-    resource_name,
-)
+from zaqar_redis.cli.base import PROJECTS, Row, Table, TargetCommand, arg, resource_name, takes
 from zaqar_redis.cli.target import store_advice
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
@@ -40,18 +29,17 @@ _COLUMNS = ("project", "queue", "outcome", "messages", "why")
 class BackupCommand(TargetCommand, Lister):
     """Base of both commands: which queues they take, and what they say of them."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        add_projects_option(parser)
-        parser.add_argument(
+    arguments = takes(
+        PROJECTS,
+        arg(
             "--queue",
             action="append",
             default=[],
             type=resource_name,
             metavar="QUEUE",
             help="only queues of this name; may be given more than once (all, and all topics)",
-        )
-        return parser
+        ),
+    )
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         self._results: list[BackupResult] = []
@@ -86,12 +74,9 @@ class BackupQueues(BackupCommand):
         zaqar-redis backup --to zaqar.backup.gz --storage redis://10.0.0.5:6379/0
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--to", required=True, type=Path, metavar="FILE", help="the file to write"
-        )
-        return parser
+    arguments = takes(
+        arg("--to", required=True, type=Path, metavar="FILE", help="the file to write")
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         with stores.open_store(parsed_args, self.target) as (driver, runner):
@@ -147,28 +132,27 @@ class RestoreQueues(BackupCommand):
         zaqar-redis restore --from zaqar.backup.gz --storage redis://10.0.0.6:6379/0
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = takes(
+        arg(
             "--from",
             dest="source",
             required=True,
             type=Path,
             metavar="FILE",
             help="the file to read",
-        )
-        parser.add_argument(
+        ),
+        arg(
             "--control",
             action="store_true",
             help="restore quotas and access keys that are missing, too; keys that were deleted "
             "since the backup are valid again",
-        )
-        parser.add_argument(
+        ),
+        arg(
             "--dry-run",
             action="store_true",
             help="read and check the whole file, show what would be restored, and write nothing",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         if self.target.is_default:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -12,13 +13,13 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from cliff.command import Command
 
 from zaqar_redis import rules
 from zaqar_redis.cli import target
-from zaqar_redis.cli.api import ApiClient, CommandFailed, Missing, open_api, print_warning
+from zaqar_redis.cli.api import ApiClient, CommandFailed, Missing, Needs, open_api, print_warning
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -28,6 +29,7 @@ TOKEN_VARIABLE = "ZAQAR_REDIS_TOKEN"  # noqa: S105  # a name
 #: Variable of the environment: by what the certificate of a service is checked.
 CA_FILE_VARIABLE = "ZAQAR_REDIS_CA_FILE"
 
+Opened = TypeVar("Opened")
 Row = tuple[Any, ...]
 #: Names of columns, and the rows.
 Table = tuple[Row, Iterable[Row]]
@@ -36,10 +38,36 @@ Table = tuple[Row, Iterable[Row]]
 #: Exit code of a command that has done, or shown, a part of what was asked for.
 INCOMPLETE = 5
 
+#: Adds an argument of a command to its parser, or to a group there.
+Argument = Callable[[Any, argparse._ActionsContainer], object]
+
+
+def arg(*names: str, **how: Any) -> Argument:
+    """Returns an argument with the parameters of `ArgumentParser.add_argument`."""
+    return lambda command, parser: parser.add_argument(*names, **how)
+
+
+def one_of(*arguments: Argument, required: bool = False) -> Argument:
+    """Returns arguments of which only one may be given."""
+
+    def add(command: Any, parser: argparse._ActionsContainer) -> None:
+        group = parser.add_mutually_exclusive_group(required=required)
+        for each in arguments:
+            each(command, group)
+
+    return add
+
+
+def takes(*arguments: Argument) -> Sequence[Argument]:
+    """Returns the arguments of a command."""
+    return arguments
+
 
 class ShellCommand(Command):
     """Base of all commands; their descriptions are printed line by line."""
 
+    #: those that it adds to those of its bases
+    arguments: ClassVar[Sequence[Argument]] = ()
     #: of a command that neither fails nor is interrupted
     exit_code = 0
 
@@ -50,21 +78,26 @@ class ShellCommand(Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        for kind in reversed(type(self).__mro__):
+            for add in vars(kind).get("arguments", ()):
+                add(self, parser)
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        return int(super().run(parsed_args)) or self.exit_code
+        self._parsed = parsed_args
+        with contextlib.ExitStack() as self._opened:
+            return int(super().run(parsed_args)) or self.exit_code
+
+    def until_end(self, context: contextlib.AbstractContextManager[Opened]) -> Opened:
+        """Returns what a context yields; it is closed when the output is printed."""
+        return self._opened.enter_context(context)
 
 
 class TargetCommand(ShellCommand):
     """Base of the commands that work on a store or, unless *store_only*, a service."""
 
     store_only = True
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        self.target_options(parser)
-        return parser
+    arguments = takes(lambda command, parser: command.target_options(parser))
 
     def target_options(self, parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         """Adds the options that name the target; returns their group."""
@@ -134,21 +167,21 @@ class TargetCommand(ShellCommand):
         self.exit_code = INCOMPLETE
 
 
-def add_projects_option(parser: argparse.ArgumentParser) -> None:
-    """Adds ``--project``: a list, empty for all projects."""
-    parser.add_argument(
-        "--project",
-        action="append",
-        default=[],
-        metavar="PROJECT",
-        help="only this project's queues; may be given more than once (all)",
-    )
+#: ``--project``: a list, empty for all projects.
+PROJECTS = arg(
+    "--project",
+    action="append",
+    default=[],
+    metavar="PROJECT",
+    help="only this project's queues; may be given more than once (all)",
+)
 
 
 class ApiCommand(TargetCommand):
     """Base of the commands that call the API, of a service or over a store."""
 
     store_only = False
+    needs = Needs.QUEUES
 
     def target_options(self, parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         target_options = super().target_options(parser)
@@ -179,8 +212,10 @@ class ApiCommand(TargetCommand):
         )
         return target_options
 
-    def open_api(self, parsed: argparse.Namespace) -> contextlib.AbstractContextManager[ApiClient]:
-        return open_api(parsed, self.target)
+    @functools.cached_property
+    def api(self) -> ApiClient:
+        """The client of the target, opened when it is used first."""
+        return self.until_end(open_api(self._parsed, self.target, self.needs))
 
 
 class DestructiveCommand(TargetCommand):
@@ -188,11 +223,7 @@ class DestructiveCommand(TargetCommand):
 
     #: the question names the project: two projects may have queues of the same name
     is_of_project = False
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--yes", action="store_true", help="do not ask")
-        return parser
+    arguments = takes(arg("--yes", action="store_true", help="do not ask"))
 
     def print_target(self, parsed: argparse.Namespace) -> None:
         if parsed.yes:  # else the question names the target
@@ -261,6 +292,20 @@ def table(
 
     rows = (tuple(cell(column, document) for column in shown) for document in documents)
     return tuple(column.name for column in shown), rows
+
+
+def single(
+    columns: Columns, document: dict[str, Any], parsed: argparse.Namespace
+) -> tuple[Row, Row]:
+    """Returns the names of the columns, and the row of one document."""
+    names, [row] = table(columns, [document], parsed)
+    return names, row
+
+
+def given(parsed: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Returns those of the arguments that were given."""
+    found = {name: getattr(parsed, name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def bounded_int(least: int, most: int) -> Callable[[str], int]:

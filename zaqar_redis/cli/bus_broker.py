@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from zaqar_redis import errors
 from zaqar_redis.cli.api import CommandFailed
-from zaqar_redis.cli.base import ShellCommand, bounded_int
+from zaqar_redis.cli.base import ShellCommand, arg, bounded_int, takes
 from zaqar_redis.realtime.buses import zeromq_wire as wire
 
 if TYPE_CHECKING:
@@ -26,65 +26,14 @@ LOG = logging.getLogger(__name__)
 _HIGH_WATER_MARK = 10_000
 
 
-class RunBusBroker(ShellCommand):
-    """Run a broker of a ZeroMQ bus.
-
-    It passes messages between the nodes of a service, which have [channels] bus =
-    zeromq://HOST:PORT. It stores nothing, and needs no store. Run any number of brokers; each
-    channel is on one. Nodes also use the port after PORT. Example:
-
-        zaqar-redis bus-broker --bind 10.0.0.5 --curve-secret-key-file /etc/zaqar-redis/broker.key
-    """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--bind",
-            type=_address,
-            default="127.0.0.1",
-            metavar="ADDRESS",
-            help="IP address to listen on (127.0.0.1)",
-        )
-        parser.add_argument(
-            "--port",
-            type=bounded_int(1, wire.PORT_MAX),
-            default=wire.PORT,
-            metavar="PORT",
-            help=f"port that nodes send to; they receive from the one after it ({wire.PORT})",
-        )
-        parser.add_argument(
-            "--high-water-mark",
-            type=bounded_int(1, 10_000_000),
-            default=_HIGH_WATER_MARK,
-            metavar="N",
-            help="messages, of 64 KiB at most or a single larger one, that wait for each slow "
-            "node; it misses further ones (%(default)s)",
-        )
-        _add_keys_to(parser)
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        try:
-            from zaqar_redis.realtime.buses import zeromq_broker, zeromq_keys
-        except ImportError as error:
-            raise CommandFailed(
-                f'bus-broker needs the extra "zeromq" of this package ({errors.reason(error)})'
-            ) from error
-        if parsed_args.new_keys:
-            public, secret = zeromq_keys.new_keys()
-            print(f"public key: {public}\nsecret key: {secret}")
-            return 0
-        broker = zeromq_broker.ForwardingBroker(_settings(parsed_args))
-        try:
-            broker.bind()
-        except errors.BadConfiguration:
-            broker.abandon()
-            raise
-        asyncio.run(_forward(broker))
-        return 0
+def _address(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError("it must be an IP address") from None
 
 
-def _add_keys_to(parser: argparse.ArgumentParser) -> None:
+def _add_keys_to(_: object, parser: argparse._ActionsContainer) -> None:
     keys = parser.add_argument_group(
         "encryption", "Without it everybody who reaches the broker may send and receive."
     )
@@ -107,6 +56,63 @@ def _add_keys_to(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="allow addresses other than loopback without encryption",
     )
+
+
+class RunBusBroker(ShellCommand):
+    """Run a broker of a ZeroMQ bus.
+
+    It passes messages between the nodes of a service, which have [channels] bus =
+    zeromq://HOST:PORT. It stores nothing, and needs no store. Run any number of brokers; each
+    channel is on one. Nodes also use the port after PORT. Example:
+
+        zaqar-redis bus-broker --bind 10.0.0.5 --curve-secret-key-file /etc/zaqar-redis/broker.key
+    """
+
+    arguments = takes(
+        arg(
+            "--bind",
+            type=_address,
+            default="127.0.0.1",
+            metavar="ADDRESS",
+            help="IP address to listen on (127.0.0.1)",
+        ),
+        arg(
+            "--port",
+            type=bounded_int(1, wire.PORT_MAX),
+            default=wire.PORT,
+            metavar="PORT",
+            help=f"port that nodes send to; they receive from the one after it ({wire.PORT})",
+        ),
+        arg(
+            "--high-water-mark",
+            type=bounded_int(1, 10_000_000),
+            default=_HIGH_WATER_MARK,
+            metavar="N",
+            help="messages, of 64 KiB at most or a single larger one, that wait for each slow "
+            "node; it misses further ones (%(default)s)",
+        ),
+        _add_keys_to,
+    )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        try:
+            from zaqar_redis.realtime.buses import zeromq_broker, zeromq_keys
+        except ImportError as error:
+            raise CommandFailed(
+                f'bus-broker needs the extra "zeromq" of this package ({errors.reason(error)})'
+            ) from error
+        if parsed_args.new_keys:
+            public, secret = zeromq_keys.new_keys()
+            print(f"public key: {public}\nsecret key: {secret}")
+            return 0
+        broker = zeromq_broker.ForwardingBroker(_settings(parsed_args))
+        try:
+            broker.bind()
+        except errors.BadConfiguration:
+            broker.abandon()
+            raise
+        asyncio.run(_forward(broker))
+        return 0
 
 
 def _settings(parsed: argparse.Namespace) -> BrokerSettings:
@@ -148,13 +154,6 @@ def _read_keys(option: str, path: Path) -> list[str]:
     for number, key in enumerate(keys, 1):
         check_curve_key(f"{option} {path}, key {number}", key)
     return keys
-
-
-def _address(text: str) -> str:
-    try:
-        return str(ipaddress.ip_address(text))
-    except ValueError:
-        raise argparse.ArgumentTypeError("it must be an IP address") from None
 
 
 async def _forward(broker: ForwardingBroker) -> None:

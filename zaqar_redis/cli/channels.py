@@ -4,24 +4,26 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 from typing import Any
 
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.api import ApiClient, Needs, open_api
+from zaqar_redis.cli.api import Needs
 from zaqar_redis.cli.base import (
     ApiCommand,
     Column,
     DestructiveCommand,
     Row,
     Table,
+    arg,
     bounded_int,
     header_value,
     json_text,
+    one_of,
     table,
+    takes,
 )
 from zaqar_redis.cli.messages import parse_body
 from zaqar_redis.realtime.node.control import ROUTES
@@ -55,31 +57,20 @@ class ServerApiCommand(ApiCommand):
     """Base of the commands for channels."""
 
     needs = Needs.CHANNELS
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = takes(
+        lambda _, parser: parser.add_argument(
             "--api-key",
             type=header_value,
             default=os.environ.get(_KEY, ""),
             metavar="KEY",
-            help=f"key of the service at --url; the variable {_KEY} hides it from process lists",
-        )
-        return parser
-
-    def open_api(self, parsed: argparse.Namespace) -> contextlib.AbstractContextManager[ApiClient]:
-        return open_api(parsed, self.target, self.needs)
+            help=f"of the service at --url; in the variable {_KEY} it is not in process lists",
+        ),
+    )
 
 
 class ChannelCommand(ServerApiCommand):
-    """Base of the commands for one channel."""
-
     needs = Needs.NAMESPACES
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("channel", help="its name; queue:NAME is a queue, topic:NAME a topic")
-        return parser
+    arguments = takes(arg("channel", help="its name; queue:NAME is a queue, topic:NAME a topic"))
 
 
 class ListChannel(ServerApiCommand, Lister):
@@ -91,14 +82,10 @@ class ListChannel(ServerApiCommand, Lister):
     Example: zaqar-redis channel list --pattern 'chat:room*'
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--pattern", metavar="GLOB", help="only matching channels (all)")
-        return parser
+    arguments = takes(arg("--pattern", metavar="GLOB", help="only matching channels (all)"))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        with self.open_api(parsed_args) as api:
-            found = api.channels(pattern=parsed_args.pattern)
+        found = self.api.channels(pattern=parsed_args.pattern)
         return ("channel", "subscribers", "published_per_second"), [
             (each["name"], each["subscribers"], _published(each)) for each in found
         ]
@@ -115,13 +102,12 @@ class ShowChannel(ChannelCommand, ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         channel = parsed_args.channel
-        with self.open_api(parsed_args) as api:
-            replies = api.batch(
-                {"presence_stats": {"channel": channel}},
-                {"history": {"channel": channel, "limit": 0}},
-                ignored_code=codes.NOT_AVAILABLE.code,
-            )
-            listed = api.channels(channel=channel)
+        replies = self.api.batch(
+            {"presence_stats": {"channel": channel}},
+            {"history": {"channel": channel, "limit": 0}},
+            ignored_code=codes.NOT_AVAILABLE.code,
+        )
+        listed = self.api.channels(channel=channel)
         figures = listed[0] if listed else {"subscribers": 0, "published": None}
         present = replies[0].get("presence_stats", {})
         history = replies[1].get("history", {})
@@ -143,29 +129,25 @@ class PublishToChannel(ChannelCommand, ShowOne):
     Example: zaqar-redis channel publish news '{"text": "hello"}'
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("data", type=parse_body, help="data to publish")
-        parser.add_argument(
-            "--idempotency-key", metavar="KEY", help="a repeated call with it publishes nothing"
-        )
-        parser.add_argument(
+    arguments = takes(
+        arg("data", type=parse_body, help="data to publish"),
+        arg("--idempotency-key", metavar="KEY", help="a repeated call with it publishes nothing"),
+        arg(
             "--skip-history",
             action="store_true",
             default=None,
             help="send it without adding it to the history",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.open_api(parsed_args) as api:
-            done = api.call(
-                "publish",
-                channel=parsed_args.channel,
-                data=parsed_args.data,
-                idempotency_key=parsed_args.idempotency_key,
-                skip_history=parsed_args.skip_history,
-            )
+        done = self.api.call(
+            "publish",
+            channel=parsed_args.channel,
+            data=parsed_args.data,
+            idempotency_key=parsed_args.idempotency_key,
+            skip_history=parsed_args.skip_history,
+        )
         return ("offset", "epoch"), (done.get("offset", 0), done.get("epoch", ""))
 
 
@@ -175,31 +157,27 @@ class ListChannelHistory(ChannelCommand, Lister):
     Example: zaqar-redis channel history news --since 41 --limit 10
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = takes(
+        arg(
             "--limit",
             type=bounded_int(1, _MAX_LIMIT),
             default=_DEFAULT_LIMIT,
             metavar="N",
-            help=f"maximum of publications ({_DEFAULT_LIMIT})",
-        )
-        parser.add_argument(
-            "--since", type=int, metavar="OFFSET", help="only after it; with --reverse before it"
-        )
-        parser.add_argument("--reverse", action="store_true", default=None, help="newest first")
-        return parser
+            help=f"this many at most ({_DEFAULT_LIMIT})",
+        ),
+        arg("--since", type=int, metavar="OFFSET", help="only after it; with --reverse before it"),
+        arg("--reverse", action="store_true", default=None, help="newest first"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         since = None if parsed_args.since is None else {"offset": parsed_args.since}
-        with self.open_api(parsed_args) as api:
-            found = api.call(
-                "history",
-                channel=parsed_args.channel,
-                limit=parsed_args.limit,
-                since=since,
-                reverse=parsed_args.reverse,
-            )["publications"]
+        found = self.api.call(
+            "history",
+            channel=parsed_args.channel,
+            limit=parsed_args.limit,
+            since=since,
+            reverse=parsed_args.reverse,
+        )["publications"]
         publications = [
             _payloads(each, "data") | {"user": each.get("info", {}).get("user")} for each in found
         ]
@@ -213,8 +191,7 @@ class ListChannelPresence(ChannelCommand, Lister):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        with self.open_api(parsed_args) as api:
-            found = api.call("presence", channel=parsed_args.channel)["presence"]
+        found = self.api.call("presence", channel=parsed_args.channel)["presence"]
         clients = [
             _payloads(who, "conn_info", "chan_info") | {"client": client}
             for client, who in sorted(found.items())
@@ -235,31 +212,26 @@ class DisconnectUser(ServerApiCommand, DestructiveCommand):
     """
 
     is_of_project = True
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("user", help="the user's id")
-        parser.add_argument("--client", help="only the connection of this client")
-        parser.add_argument(
+    arguments = takes(
+        arg("user", help="the user's id"),
+        arg("--client", help="only the connection of this client"),
+        arg(
             "--code",
             type=bounded_int(3000, 4999),
             default=3503,
             help="disconnect code; clients reconnect unless it is 3500-3999 or 4500-4999 (3503)",
-        )
-        parser.add_argument(
-            "--reason", default="force disconnect", help="sent to the clients (force disconnect)"
-        )
-        return parser
+        ),
+        arg("--reason", default="force disconnect", help="sent to the clients (force disconnect)"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.confirm(parsed_args, f"Disconnect {parsed_args.user}")
-        with self.open_api(parsed_args) as api:
-            api.call(
-                "disconnect",
-                user=parsed_args.user,
-                client=parsed_args.client,
-                disconnect={"code": parsed_args.code, "reason": parsed_args.reason},
-            )
+        self.api.call(
+            "disconnect",
+            user=parsed_args.user,
+            client=parsed_args.client,
+            disconnect={"code": parsed_args.code, "reason": parsed_args.reason},
+        )
 
 
 class SendMessage(ServerApiCommand):
@@ -272,30 +244,29 @@ class SendMessage(ServerApiCommand):
 
     #: the options say which bus the nodes have
     needs = Needs.NAMESPACES
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("payload", type=parse_body, help="message to send")
-        parser.add_argument("--type", default="message", help="the message's type (message)")
-        to = parser.add_mutually_exclusive_group(required=True)
-        to.add_argument("--user", help="to the connections of this user")
-        to.add_argument("--role", help="to connections with this role in their token")
-        to.add_argument("--connection", metavar="CLIENT", help="to the connection of a client id")
-        to.add_argument("--topic", help="to subscribers of this topic")
-        to.add_argument("--broadcast", action="store_true", help="to the whole project")
-        return parser
+    arguments = takes(
+        arg("payload", type=parse_body, help="message to send"),
+        arg("--type", default="message", help="the message's type (message)"),
+        one_of(
+            arg("--user", help="to the connections of this user"),
+            arg("--role", help="to connections with this role in their token"),
+            arg("--connection", metavar="CLIENT", help="to the connection of a client id"),
+            arg("--topic", help="to subscribers of this topic"),
+            arg("--broadcast", action="store_true", help="to the whole project"),
+            required=True,
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         options = vars(parsed_args)
         route = next(name for name in ROUTES if options[name] not in (None, False))
-        with self.open_api(parsed_args) as api:
-            api.call(
-                "send",
-                route=route,
-                target=None if route == "broadcast" else options[route],
-                type=parsed_args.type,
-                payload=parsed_args.payload,
-            )
+        self.api.call(
+            "send",
+            route=route,
+            target=None if route == "broadcast" else options[route],
+            type=parsed_args.type,
+            payload=parsed_args.payload,
+        )
 
 
 class ListChannelNode(ServerApiCommand, Lister):
@@ -305,8 +276,7 @@ class ListChannelNode(ServerApiCommand, Lister):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        with self.open_api(parsed_args) as api:
-            nodes = api.call("info")["nodes"]
+        nodes = self.api.call("info")["nodes"]
         return table(_NODES, nodes, parsed_args)
 
 

@@ -10,18 +10,18 @@ from urllib.parse import quote
 
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.base import Column, Row, Table, bounded_int, table
+from zaqar_redis.cli.base import Column, Row, Table, arg, bounded_int, given, single, table, takes
 from zaqar_redis.cli.messages import COLUMNS, FittedListCommand
 from zaqar_redis.cli.queues import QueueCommand
 
+_LEASE = takes(
+    arg("--ttl", type=int, metavar="SECONDS", help="lifetime of the claim"),
+    arg("--grace", type=int, metavar="SECONDS", help="minimum that messages outlive the claim"),
+)
+
 
 class ClaimCommand(QueueCommand):
-    """Base of the commands for one claim."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("claim", help="its id")
-        return parser
+    arguments = takes(arg("claim", help="its id"))
 
     def claim_path(self, parsed: argparse.Namespace) -> str:
         return f"{self.path(parsed)}/claims/{quote(parsed.claim, safe='')}"
@@ -33,26 +33,24 @@ class CreateClaim(FittedListCommand):
     Example: zaqar-redis claim create orders --limit 5 --ttl 300
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--limit", type=int, help="maximum of messages (10)")
-        _add_lease(parser)
-        parser.add_argument("--wait", type=int, metavar="SECONDS", help="wait for new messages")
-        return parser
+    arguments = takes(
+        arg("--limit", type=int, help="maximum of messages (10)"),
+        *_LEASE,
+        arg("--wait", type=int, metavar="SECONDS", help="wait for new messages"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        with self.open_api(parsed_args) as api:
-            answer = api.request(
-                "POST",
-                f"{self.path(parsed_args)}/claims",
-                _lease(parsed_args),
-                limit=parsed_args.limit,
-                wait=parsed_args.wait,
-                with_attributes=True,
-            )
-            if not answer and self.app.options.verbose_level:
-                with self.noticing("nothing to claim"):
-                    api.require(self.path(parsed_args))
+        answer = self.api.request(
+            "POST",
+            f"{self.path(parsed_args)}/claims",
+            given(parsed_args, "ttl", "grace"),
+            limit=parsed_args.limit,
+            wait=parsed_args.wait,
+            with_attributes=True,
+        )
+        if not answer and self.app.options.verbose_level:
+            with self.noticing("nothing to claim"):
+                self.api.require(self.path(parsed_args))
         claimed = [
             message | {"claim": message["href"].rpartition("claim_id=")[2]}
             for message in (answer["messages"] if answer else ())
@@ -71,17 +69,12 @@ class ListClaim(FittedListCommand):
 
     shortened: Mapping[str, int] = {}
     optional = ("age", "ttl", "messages", "ends_in")
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--limit", type=bounded_int(1, 1_000_000), metavar="N", help="maximum of claims (all)"
-        )
-        return parser
+    arguments = takes(
+        arg("--limit", type=bounded_int(1, 1_000_000), metavar="N", help="maximum of claims (all)"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        api = self.until_printed(self.open_api(parsed_args))
-        found = api.list_linked(f"{self.path(parsed_args)}/claims", "claims")
+        found = self.api.list_linked(f"{self.path(parsed_args)}/claims", "claims")
         claims = (
             each | {"ends_in": each["ttl"] - each["age"]}
             for each in islice(found, parsed_args.limit)
@@ -97,12 +90,10 @@ class ShowClaim(ClaimCommand, ShowOne):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.open_api(parsed_args) as api:
-            found = api.request("GET", self.claim_path(parsed_args))
+        found = self.api.request("GET", self.claim_path(parsed_args))
         shown = found | {"messages": [message["id"] for message in found["messages"]]}
         messages = Column("messages", as_text="\n".join)
-        names, [values] = table(("ttl", "age", messages), [shown], parsed_args)
-        return names, values
+        return single(("ttl", "age", messages), shown, parsed_args)
 
 
 class RenewClaim(ClaimCommand):
@@ -111,14 +102,10 @@ class RenewClaim(ClaimCommand):
     Example: zaqar-redis claim renew orders 51db6f78c50811e79e0f0242ac110002 --ttl 600
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        _add_lease(parser)
-        return parser
+    arguments = _LEASE
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        with self.open_api(parsed_args) as api:
-            api.request("PATCH", self.claim_path(parsed_args), _lease(parsed_args))
+        self.api.request("PATCH", self.claim_path(parsed_args), given(parsed_args, "ttl", "grace"))
 
 
 class ReleaseClaim(ClaimCommand):
@@ -128,17 +115,4 @@ class ReleaseClaim(ClaimCommand):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        with self.open_api(parsed_args) as api:
-            api.request("DELETE", self.claim_path(parsed_args))
-
-
-def _add_lease(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ttl", type=int, metavar="SECONDS", help="lifetime of the claim")
-    parser.add_argument(
-        "--grace", type=int, metavar="SECONDS", help="minimum that messages outlive the claim"
-    )
-
-
-def _lease(parsed: argparse.Namespace) -> dict[str, int]:
-    fields = {"ttl": parsed.ttl, "grace": parsed.grace}
-    return {name: value for name, value in fields.items() if value is not None}
+        self.api.request("DELETE", self.claim_path(parsed_args))

@@ -25,10 +25,7 @@ SECRET_URIS = ("uri", "control_uri")
 class ConfigCommand(ShellCommand):
     """Base of the commands for the configuration that `serve` would have with these options."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        service_options.add_to(parser)
-        return parser
+    arguments = service_options.ALL
 
 
 class CheckConfig(ConfigCommand):

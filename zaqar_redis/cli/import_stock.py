@@ -10,7 +10,7 @@ from cliff.lister import Lister
 
 from zaqar_redis.cli import stores
 from zaqar_redis.cli.api import CommandFailed
-from zaqar_redis.cli.base import Row, Table, TargetCommand, add_projects_option
+from zaqar_redis.cli.base import PROJECTS, Row, Table, TargetCommand, arg, takes
 from zaqar_redis.cli.target import store_advice
 from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.storage.contract import Driver
@@ -46,20 +46,17 @@ class ImportStock(TargetCommand, Lister):
         zaqar-redis import-stock --from redis://10.0.0.5:6379/0 --storage redis://10.0.0.6:6379/0
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = takes(
+        arg(
             "--from",
             dest="source",
             required=True,
             metavar="URI",
             help="stock's store, as in its configuration, e.g. redis://10.0.0.5:6379/0",
-        )
-        add_projects_option(parser)
-        parser.add_argument(
-            "--dry-run", action="store_true", help="show what would be copied, and write nothing"
-        )
-        return parser
+        ),
+        PROJECTS,
+        arg("--dry-run", action="store_true", help="show what would be copied, and write nothing"),
+    )
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         self._outcomes: list[ImportResult] = []

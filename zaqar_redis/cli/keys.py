@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
+import functools
 import itertools
 import re
-from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
@@ -23,7 +24,18 @@ from zaqar_redis.auth.audit import AuditLog
 from zaqar_redis.auth.identity import ADMIN, MEMBER, NONE, READER, Identity, Right, with_implied
 from zaqar_redis.cli import service_factory
 from zaqar_redis.cli.api import CommandFailed
-from zaqar_redis.cli.base import Column, DestructiveCommand, Row, Table, TargetCommand, table
+from zaqar_redis.cli.base import (
+    Column,
+    DestructiveCommand,
+    Row,
+    Table,
+    TargetCommand,
+    arg,
+    one_of,
+    single,
+    table,
+    takes,
+)
 from zaqar_redis.cli.paged_lists import PagedListCommand
 from zaqar_redis.cli.stores import open_access_keys, operator
 from zaqar_redis.runner import Runner
@@ -46,6 +58,64 @@ _COLUMNS = (
     "disabled",
     "last_used",
 )
+
+
+def parse_right(text: str) -> Right:
+    """Parses ``QUEUES:ACTION[,ACTION]`` or ``topic:TOPICS:ACTION[,ACTION]``.
+
+    An action has a colon, too: ``topic:messages:create`` is about a queue of that name.  Raises
+    ArgumentTypeError.
+    """
+    is_of_topics = text.startswith(rules.TOPIC_PREFIX) and text.partition(",")[0].count(":") == 3
+    prefix = rules.TOPIC_PREFIX if is_of_topics else ""
+    queues, _, actions = text.removeprefix(prefix).partition(":")
+    if len(queues) > rules.QUEUE_NAME_MAX or not _QUEUE_GLOB.fullmatch(queues):
+        raise argparse.ArgumentTypeError(
+            f'"{queues}" is no pattern of queue names: write e.g. orders-*:messages:create'
+        )
+    known = [rule.name for rule in policy.list_rules() if ":" in rule.name]
+    for action in actions.split(","):
+        if not any(fnmatchcase(name, action) for name in known):
+            raise argparse.ArgumentTypeError(
+                f'there is no action "{action}"; there are e.g. messages:create, claims:*'
+            )
+    return Right(prefix + queues, tuple(actions.split(",")))
+
+
+def parse_expiry(text: str) -> int:
+    """Parses a time or a duration from now; returns ms.  Raises ArgumentTypeError."""
+    now = datetime.datetime.now(datetime.UTC)
+    if duration := _DURATION.fullmatch(text):
+        end = now + datetime.timedelta(**{_UNITS[duration[2]]: int(duration[1])})
+    else:
+        try:
+            end = datetime.datetime.fromisoformat(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"{text}: write a time as in 2030-01-31T12:00Z, or a duration as in 12h, 90d"
+            ) from None
+        end = end if end.tzinfo else end.replace(tzinfo=datetime.UTC)
+    if end <= now:
+        raise argparse.ArgumentTypeError(f"{text} is in the past")
+    return int(end.timestamp() * 1000)
+
+
+def _key_id(text: str) -> str:
+    if not access_keys.is_key_id(text):
+        raise argparse.ArgumentTypeError(f"{text}: ids are like zk_0123456789abcdef0123")
+    return text
+
+
+def _checked(rule: Callable[[str], str]) -> Callable[[str], str]:
+    """Returns an argparse type for what a rule accepts."""
+
+    def check(text: str) -> str:
+        try:
+            return rule(text)
+        except errors.BadRequest as error:
+            raise argparse.ArgumentTypeError(error.text) from None
+
+    return check
 
 
 class OpenKeys:
@@ -96,39 +166,35 @@ def no_key(key_id: str) -> CommandFailed:
 
 
 class KeyCommand(TargetCommand):
-    """Base of the commands for access keys."""
-
-    @contextmanager
-    def open_keys(self, parsed: argparse.Namespace) -> Iterator[OpenKeys]:
-        audit = service_factory.command_audit(configuration.load([], parsed.config_file))
-        try:
-            with open_access_keys(parsed, self.target) as (keys, runner):
-                yield OpenKeys(keys, runner, audit)
-        finally:
-            if audit is not None:
-                audit.close()
+    @functools.cached_property
+    def keys(self) -> OpenKeys:
+        """Those of the store, which is opened when they are used first."""
+        audit = service_factory.command_audit(configuration.load([], self._parsed.config_file))
+        if audit is not None:
+            self.until_end(contextlib.closing(audit))
+        keys, runner = self.until_end(open_access_keys(self._parsed, self.target))
+        return OpenKeys(keys, runner, audit)
 
 
 class SealCommand(KeyCommand):
     """Base of the commands that create secrets."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = takes(
+        arg(
             "--new-seal-key",
             action="store_true",
             help="accept a changed seal key that fits no existing key",
-        )
-        return parser
+        ),
+    )
 
     def seal(self, parsed: argparse.Namespace) -> SecretSeal:
         """Raises BadConfiguration without a seal key."""
         conf = configuration.load([], parsed.config_file)
         return SecretSeal(configuration.settings(conf, AccessKeySettings))
 
-    def check_seal(self, parsed: argparse.Namespace, keys: OpenKeys, seal: SecretSeal) -> None:
+    def check_seal(self, parsed: argparse.Namespace, seal: SecretSeal) -> None:
         """Raises CommandFailed when services could not unseal what this one seals."""
-        found = list(itertools.islice(keys.each(), _PAGE_SIZE))
+        found = list(itertools.islice(self.keys.each(), _PAGE_SIZE))
         if found and not parsed.new_seal_key and not any(map(seal.fits, found)):
             raise CommandFailed(
                 "[auth] seal_key is another than that of the access keys in the store: services "
@@ -138,12 +204,7 @@ class SealCommand(KeyCommand):
 
 
 class OneKeyCommand(KeyCommand):
-    """Base of the commands for one access key."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("key", type=_key_id, help="its id")
-        return parser
+    arguments = takes(arg("key", type=_key_id, help="its id"))
 
 
 class CreateKey(SealCommand, ShowOne):
@@ -159,27 +220,30 @@ class CreateKey(SealCommand, ShowOne):
         zaqar-redis key create till --project shop --right orders:messages:create
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("user", type=_user, help="the person or program that uses it")
-        parser.add_argument(
-            "--project", type=_project, default="default", help="project of the key (default)"
-        )
-        role = parser.add_mutually_exclusive_group()
-        role.add_argument(
-            "--role",
-            action="append",
-            choices=(READER, MEMBER, ADMIN),
-            help="permissions: read, also write, or all in all projects (member)",
-        )
-        role.add_argument(
-            "--read-only",
-            action="store_const",
-            dest="role",
-            const=[READER],
-            help=f"the same as --role {READER}",
-        )
-        parser.add_argument(
+    arguments = takes(
+        arg("user", type=_checked(rules.key_user), help="the person or program that uses it"),
+        arg(
+            "--project",
+            type=_checked(rules.project_id),
+            default="default",
+            help="project of the key (default)",
+        ),
+        one_of(
+            arg(
+                "--role",
+                action="append",
+                choices=(READER, MEMBER, ADMIN),
+                help="permissions: read, also write, or all in all projects (member)",
+            ),
+            arg(
+                "--read-only",
+                action="store_const",
+                dest="role",
+                const=[READER],
+                help=f"the same as --role {READER}",
+            ),
+        ),
+        arg(
             "--right",
             action="append",
             type=parse_right,
@@ -187,15 +251,15 @@ class CreateKey(SealCommand, ShowOne):
             metavar="QUEUES:ACTION[,ACTION]",
             help="allow only these actions on these queues, both with wildcards; may be given more "
             "than once",
-        )
-        parser.add_argument(
+        ),
+        arg(
             "--expires",
             type=parse_expiry,
             default=0,
             metavar="WHEN",
             help="a time as in 2030-01-31T12:00Z, or from now: 45m, 12h, 90d, 4w (never)",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         seal, secret = self.seal(parsed_args), access_keys.new_secret()
@@ -209,10 +273,9 @@ class CreateKey(SealCommand, ShowOne):
             expires=parsed_args.expires,
         )
         sealed = msgspec.structs.replace(key, sealed_secret=seal.seal(key, secret))
-        with self.open_keys(parsed_args) as keys:
-            self.check_seal(parsed_args, keys, seal)
-            keys.run(keys.all.create(sealed))
-            keys.record("create", key)
+        self.check_seal(parsed_args, seal)
+        self.keys.run(self.keys.all.create(sealed))
+        self.keys.record("create", key)
         return _with_secret(key, secret, parsed_args)
 
 
@@ -222,15 +285,11 @@ class ListKey(KeyCommand, PagedListCommand):
     Example: zaqar-redis key list --project shop
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--project", help="only keys of this project")
-        return parser
+    arguments = takes(arg("--project", help="only keys of this project"))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         wanted = parsed_args.project
-        keys = self.until_printed(self.open_keys(parsed_args))
-        found = (_document(key) for key in keys.each() if wanted in (None, key.project))
+        found = (_document(key) for key in self.keys.each() if wanted in (None, key.project))
         return table(_COLUMNS, found, parsed_args)
 
 
@@ -241,10 +300,7 @@ class ShowKey(OneKeyCommand, ShowOne):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.open_keys(parsed_args) as keys:
-            key = keys.get(parsed_args.key)
-        names, [values] = table(_COLUMNS, [_document(key)], parsed_args)
-        return names, values
+        return single(_COLUMNS, _document(self.keys.get(parsed_args.key)), parsed_args)
 
 
 class RotateKey(OneKeyCommand, SealCommand, ShowOne):
@@ -257,14 +313,13 @@ class RotateKey(OneKeyCommand, SealCommand, ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         seal, secret = self.seal(parsed_args), access_keys.new_secret()
-        with self.open_keys(parsed_args) as keys:
-            key = keys.get(parsed_args.key)
-            if key.expires and key.expires <= clock.process():
-                raise CommandFailed(f"the access key {key.id} has expired; create another one")
-            self.check_seal(parsed_args, keys, seal)
-            if not keys.run(keys.all.set_secret(key.id, seal.seal(key, secret))):
-                raise no_key(key.id)
-            keys.record("rotate", key)
+        key = self.keys.get(parsed_args.key)
+        if key.expires and key.expires <= clock.process():
+            raise CommandFailed(f"the access key {key.id} has expired; create another one")
+        self.check_seal(parsed_args, seal)
+        if not self.keys.run(self.keys.all.set_secret(key.id, seal.seal(key, secret))):
+            raise no_key(key.id)
+        self.keys.record("rotate", key)
         return _with_secret(key, secret, parsed_args)
 
 
@@ -277,11 +332,10 @@ class DisableKey(OneKeyCommand):
     is_disabled = True
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        with self.open_keys(parsed_args) as keys:
-            key = keys.get(parsed_args.key)
-            if not keys.run(keys.all.set_disabled(key.id, self.is_disabled)):
-                raise no_key(key.id)
-            keys.record("disable" if self.is_disabled else "enable", key)
+        key = self.keys.get(parsed_args.key)
+        if not self.keys.run(self.keys.all.set_disabled(key.id, self.is_disabled)):
+            raise no_key(key.id)
+        self.keys.record("disable" if self.is_disabled else "enable", key)
 
 
 class EnableKey(DisableKey):
@@ -301,76 +355,15 @@ class DeleteKey(OneKeyCommand, DestructiveCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.confirm(parsed_args, f"Delete the access key {parsed_args.key}")
-        with self.open_keys(parsed_args) as keys:
-            key = keys.get(parsed_args.key)
-            if not keys.run(keys.all.delete(key.id)):
-                raise no_key(key.id)
-            keys.record("delete", key)
-
-
-def parse_right(text: str) -> Right:
-    """Parses ``QUEUES:ACTION[,ACTION]`` or ``topic:TOPICS:ACTION[,ACTION]``.
-
-    An action has a colon, too: ``topic:messages:create`` is about a queue of that name.  Raises
-    ArgumentTypeError.
-    """
-    is_of_topics = text.startswith(rules.TOPIC_PREFIX) and text.partition(",")[0].count(":") == 3
-    prefix = rules.TOPIC_PREFIX if is_of_topics else ""
-    queues, _, actions = text.removeprefix(prefix).partition(":")
-    if len(queues) > rules.QUEUE_NAME_MAX or not _QUEUE_GLOB.fullmatch(queues):
-        raise argparse.ArgumentTypeError(
-            f'"{queues}" is no pattern of queue names: write e.g. orders-*:messages:create'
-        )
-    known = [rule.name for rule in policy.list_rules() if ":" in rule.name]
-    for action in actions.split(","):
-        if not any(fnmatchcase(name, action) for name in known):
-            raise argparse.ArgumentTypeError(
-                f'there is no action "{action}"; there are e.g. messages:create, claims:*'
-            )
-    return Right(prefix + queues, tuple(actions.split(",")))
-
-
-def parse_expiry(text: str) -> int:
-    """Parses a time or a duration from now; returns ms.  Raises ArgumentTypeError."""
-    now = datetime.datetime.now(datetime.UTC)
-    if duration := _DURATION.fullmatch(text):
-        end = now + datetime.timedelta(**{_UNITS[duration[2]]: int(duration[1])})
-    else:
-        try:
-            end = datetime.datetime.fromisoformat(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(
-                f"{text}: write a time as in 2030-01-31T12:00Z, or a duration as in 12h, 90d"
-            ) from None
-        end = end if end.tzinfo else end.replace(tzinfo=datetime.UTC)
-    if end <= now:
-        raise argparse.ArgumentTypeError(f"{text} is in the past")
-    return int(end.timestamp() * 1000)
-
-
-def _key_id(text: str) -> str:
-    if not access_keys.is_key_id(text):
-        raise argparse.ArgumentTypeError(f"{text}: ids are like zk_0123456789abcdef0123")
-    return text
-
-
-def _user(text: str) -> str:
-    try:
-        return rules.key_user(text)
-    except errors.BadRequest as error:
-        raise argparse.ArgumentTypeError(error.text) from None
-
-
-def _project(text: str) -> str:
-    try:
-        return rules.project_id(text)
-    except errors.BadRequest as error:
-        raise argparse.ArgumentTypeError(error.text) from None
+        key = self.keys.get(parsed_args.key)
+        if not self.keys.run(self.keys.all.delete(key.id)):
+            raise no_key(key.id)
+        self.keys.record("delete", key)
 
 
 def _with_secret(key: AccessKey, secret: str, parsed: argparse.Namespace) -> tuple[Row, Row]:
     # Not when it was created or used: this is to be saved, with the secret.
-    names, [values] = table((*_COLUMNS[:5], "expires"), [_document(key)], parsed)
+    names, values = single((*_COLUMNS[:5], "expires"), _document(key), parsed)
     return (*names, "secret", "token"), (*values, secret, f"{key.id}.{secret}")
 
 

@@ -10,7 +10,7 @@ from cliff.lister import Lister
 from zaqar_redis.check_records import CheckResult, Finding
 from zaqar_redis.cli import stores
 from zaqar_redis.cli.api import CommandFailed
-from zaqar_redis.cli.base import Row, Table, TargetCommand
+from zaqar_redis.cli.base import Row, Table, TargetCommand, arg, takes
 from zaqar_redis.cli.queues import stores_away
 from zaqar_redis.storage.contract import Driver, Sweeper
 
@@ -27,10 +27,7 @@ class CheckStore(TargetCommand, Lister):
         zaqar-redis check --storage redis://127.0.0.1:6379/0
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--repair", action="store_true", help="repair repairable damage")
-        return parser
+    arguments = takes(arg("--repair", action="store_true", help="repair repairable damage"))
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         self._damaged = False

@@ -27,10 +27,15 @@ from zaqar_redis.cli.base import (
     DestructiveCommand,
     Row,
     Table,
+    arg,
     bounded_int,
     brief_progress,
+    given,
     json_text,
+    one_of,
+    single,
     table,
+    takes,
 )
 from zaqar_redis.cli.fitting import fit
 from zaqar_redis.cli.paged_lists import PagedListCommand
@@ -83,47 +88,41 @@ class PostMessage(QueueCommand, Lister):
     Example: zaqar-redis message post orders '{"number": 7}' hello --ttl 600
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("body", nargs="+", type=parse_body, help="body of a message")
-        parser.add_argument("--ttl", type=int, metavar="SECONDS", help="time until they expire")
-        parser.add_argument("--delay", type=int, metavar="SECONDS", help="time until visible")
-        parser.add_argument(
+    arguments = takes(
+        arg("body", nargs="+", type=parse_body, help="body of a message"),
+        arg("--ttl", type=int, metavar="SECONDS", help="time until they expire"),
+        arg("--delay", type=int, metavar="SECONDS", help="time until visible"),
+        arg(
             "--attribute",
             action="append",
             type=parse_assignment,
             metavar="NAME=VALUE",
             help='of each message: JSON (a number, a text, or {"binary": BASE64}), or else a text; '
             "may be repeated",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        fields = {
-            "ttl": parsed_args.ttl,
-            "delay": parsed_args.delay,
-            "attributes": dict(parsed_args.attribute) if parsed_args.attribute else None,
-        }
-        given = {name: value for name, value in fields.items() if value is not None}
-        document = {"messages": [{"body": body, **given} for body in parsed_args.body]}
-        with self.open_api(parsed_args) as api:
-            posted = api.request("POST", f"{self.path(parsed_args)}/messages", document)
+        fields = given(parsed_args, "ttl", "delay")
+        if parsed_args.attribute:
+            fields["attributes"] = dict(parsed_args.attribute)
+        document = {"messages": [{"body": body, **fields} for body in parsed_args.body]}
+        posted = self.api.request("POST", f"{self.path(parsed_args)}/messages", document)
         return ("id",), [(href.rpartition("/")[2],) for href in posted["resources"]]
 
 
 class ListMessagesCommand(FittedListCommand):
     """Base of the commands that list messages as their readers see them."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--delayed", action="store_true", help="delayed ones too")
-        parser.add_argument(
+    arguments = takes(
+        arg("--delayed", action="store_true", help="delayed ones too"),
+        arg(
             "--limit", type=bounded_int(1, 1_000_000), metavar="N", help="maximum of messages (all)"
-        )
-        return parser
+        ),
+    )
 
     def listed_messages(self, parsed: argparse.Namespace, **query: object) -> Table:
-        found = self.until_printed(self.open_api(parsed)).list_items(
+        found = self.api.list_items(
             f"{self.path(parsed)}/messages",
             "messages",
             include_delayed=parsed.delayed,
@@ -139,10 +138,7 @@ class ListMessage(ListMessagesCommand):
     Example: zaqar-redis message list orders --claimed --limit 100 -f json
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--claimed", action="store_true", help="claimed ones too")
-        return parser
+    arguments = takes(arg("--claimed", action="store_true", help="claimed ones too"))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         return self.listed_messages(parsed_args, echo=True, include_claimed=parsed_args.claimed)
@@ -154,19 +150,14 @@ class ShowMessage(QueueCommand, ShowOne):
     Example: zaqar-redis message show orders 3f0c8d53-5a0f-4b0e-0000-000000000007
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("message", help="its id")
-        return parser
+    arguments = takes(arg("message", help="its id"))
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         path = f"{self.path(parsed_args)}/messages/{quote(parsed_args.message, safe='')}"
-        with self.open_api(parsed_args) as api:
-            message = api.request("GET", path, with_attributes=True)
+        message = self.api.request("GET", path, with_attributes=True)
         claim = message["href"].partition("?claim_id=")[2] or None
         shown = (*COLUMNS, "claim", *(("checksum",) if "checksum" in message else ()))
-        names, [values] = table(shown, [message | {"claim": claim}], parsed_args)
-        return names, values
+        return single(shown, message | {"claim": claim}, parsed_args)
 
 
 class DeleteMessage(QueueCommand, DestructiveCommand):
@@ -177,26 +168,24 @@ class DeleteMessage(QueueCommand, DestructiveCommand):
         zaqar-redis message delete orders 3f0c8d53-5a0f-4b0e-0000-000000000007 --yes
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("message", nargs="+", help="its id")
-        parser.add_argument("--claim", help="the claim that holds them")
-        return parser
+    arguments = takes(
+        arg("message", nargs="+", help="its id"),
+        arg("--claim", help="the claim that holds them"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         number = len(parsed_args.message)
         self.confirm(parsed_args, f"Delete {number} of the messages of {parsed_args.name}")
         refused = []
-        with self.open_api(parsed_args) as api:
-            api.require(self.path(parsed_args))
-            for message in parsed_args.message:
-                path = f"{self.path(parsed_args)}/messages/{quote(message, safe='')}"
-                try:
-                    api.request("DELETE", path, claim_id=parsed_args.claim)
-                except ServiceUnavailable:
-                    raise
-                except CommandFailed as error:
-                    refused.append(f"{message}: {error}")
+        self.api.require(self.path(parsed_args))
+        for message in parsed_args.message:
+            path = f"{self.path(parsed_args)}/messages/{quote(message, safe='')}"
+            try:
+                self.api.request("DELETE", path, claim_id=parsed_args.claim)
+            except ServiceUnavailable:
+                raise
+            except CommandFailed as error:
+                refused.append(f"{message}: {error}")
         if refused:
             raise CommandFailed("\n".join(refused))
 
@@ -212,43 +201,36 @@ class TailMessage(QueueCommand):
         zaqar-redis message tail orders --lines 20 --claimed
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        start = parser.add_mutually_exclusive_group()
-        start.add_argument(
-            "--lines",
-            type=bounded_int(0, 100_000),
-            default=10,
-            metavar="N",
-            help="existing messages to show first (10)",
-        )
-        start.add_argument(
-            "--from-start", action="store_true", help="show all existing messages first"
-        )
-        parser.add_argument("--claimed", action="store_true", help="claimed ones too")
-        parser.add_argument("--delayed", action="store_true", help="delayed ones too")
-        parser.add_argument(
-            "--json", action="store_true", help="each as an object with all its fields"
-        )
-        parser.add_argument(
+    arguments = takes(
+        one_of(
+            arg(
+                "--lines",
+                type=bounded_int(0, 100_000),
+                default=10,
+                metavar="N",
+                help="existing messages to show first (10)",
+            ),
+            arg("--from-start", action="store_true", help="show all existing messages first"),
+        ),
+        arg("--claimed", action="store_true", help="claimed ones too"),
+        arg("--delayed", action="store_true", help="delayed ones too"),
+        arg("--json", action="store_true", help="each as an object with all its fields"),
+        arg(
             "--wait",
             type=bounded_int(1, 30),
             default=30,
             metavar="SECONDS",
             help="longest wait of one request (30); at most the service's max_wait",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        with self.open_api(parsed_args) as api:
-            follower = _Follower(api, self.path(parsed_args), parsed_args)
-            # From the start, existing messages are read like new ones.
-            last_messages = (
-                [] if parsed_args.from_start else follower.last_messages(parsed_args.lines)
-            )
-            for message in chain(last_messages, follower.new_messages()):
-                line = f"{message['id']}  {json_text(message['body'])}"
-                print(json.dumps(message) if parsed_args.json else line, flush=True)
+        follower = _Follower(self.api, self.path(parsed_args), parsed_args)
+        # From the start, existing messages are read like new ones.
+        last_messages = [] if parsed_args.from_start else follower.last_messages(parsed_args.lines)
+        for message in chain(last_messages, follower.new_messages()):
+            line = f"{message['id']}  {json_text(message['body'])}"
+            print(json.dumps(message) if parsed_args.json else line, flush=True)
 
 
 class _Follower:

@@ -12,22 +12,19 @@ from typing import Any
 
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.api import (
-    PAGE_SIZE,
-    ApiClient,
-    CommandFailed,
-    ServiceUnavailable,
-    print_warning,
-)
+from zaqar_redis.cli.api import PAGE_SIZE, CommandFailed, ServiceUnavailable, print_warning
 from zaqar_redis.cli.base import (
     Column,
     Row,
     Table,
+    arg,
     bounded_int,
     brief_progress,
     json_text,
     resource_name,
+    single,
     table,
+    takes,
 )
 from zaqar_redis.cli.messages import ATTRIBUTES, FittedListCommand
 from zaqar_redis.cli.queues import QueueCommand
@@ -48,6 +45,16 @@ _HELD = "those of the last request may be held for a minute"
 _LISTED_MAX = 10
 
 
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate <= 1e9:
+        raise argparse.ArgumentTypeError("it must be a number of messages a second, above 0")
+    return rate
+
+
 class PeekMessage(FittedListCommand):
     """Look at messages in any state, and change nothing.
 
@@ -58,23 +65,21 @@ class PeekMessage(FittedListCommand):
         zaqar-redis message peek orders --state claimed --contains '"customer": 7' --limit 5
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--state", choices=_STATES, help="only messages of this state (all)")
-        parser.add_argument("--contains", metavar="TEXT", help=_CONTAINS)
-        parser.add_argument(
+    arguments = takes(
+        arg("--state", choices=_STATES, help="only messages of this state (all)"),
+        arg("--contains", metavar="TEXT", help=_CONTAINS),
+        arg(
             "--limit",
             type=bounded_int(1, 1_000_000),
             default=PAGE_SIZE,
             metavar="N",
-            help=f"maximum of messages ({PAGE_SIZE})",
-        )
-        return parser
+            help=f"this many at most ({PAGE_SIZE})",
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        api = self.until_printed(self.open_api(parsed_args))
-        progress = self.until_printed(brief_progress("searching", " pages"))
-        found = api.list_linked(
+        progress = self.until_end(brief_progress("searching", " pages"))
+        found = self.api.list_linked(
             f"{self.path(parsed_args)}/peek",
             "messages",
             on_page=lambda: progress.update(1),
@@ -94,34 +99,26 @@ class MovingCommand(QueueCommand, ShowOne):
     """Base of the commands that move messages to other queues, or copy them."""
 
     copies = False
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--contains", metavar="TEXT", help=_CONTAINS)
-        parser.add_argument(
-            "--limit", type=bounded_int(1, 10**9), metavar="N", help="only the N oldest (all)"
-        )
-        parser.add_argument(
-            "--rate", type=_rate, metavar="N", help="maximum of messages a second (no limit)"
-        )
-        return parser
+    arguments = takes(
+        arg("--contains", metavar="TEXT", help=_CONTAINS),
+        arg("--limit", type=bounded_int(1, 10**9), metavar="N", help="only the N oldest (all)"),
+        arg("--rate", type=_rate, metavar="N", help="maximum of messages a second (no limit)"),
+    )
 
     def target_of(self, parsed: argparse.Namespace) -> str | None:
         """Returns the queue to move to; None: where each came from as a dead letter."""
         target: str = parsed.target
         return target
 
-    def ids(
-        self, api: ApiClient, parsed: argparse.Namespace, on_page: Callable[[], object]
-    ) -> Iterator[str]:
+    def ids(self, parsed: argparse.Namespace, on_page: Callable[[], object]) -> Iterator[str]:
         """Yields what to move, oldest first; not what comes while the command runs."""
-        stats = api.request("GET", f"{self.path(parsed)}/stats")["messages"]
+        stats = self.api.request("GET", f"{self.path(parsed)}/stats")["messages"]
         if "newest" not in stats:
             return
         # What is sent back may come again as a dead letter, behind this one.  Ids of one queue
         # are in the order of their messages.
         newest = stats["newest"]["href"].rpartition("/")[2]
-        found = api.list_linked(
+        found = self.api.list_linked(
             f"{self.path(parsed)}/peek",
             "messages",
             on_page=on_page,
@@ -140,8 +137,7 @@ class MovingCommand(QueueCommand, ShowOne):
         self.counts = Counter({_MOVED: 0, _LEFT: 0})
         self.missing_origins: Counter[str] = Counter()
         try:
-            with self.open_api(parsed_args) as api:
-                self._move(api, parsed_args)
+            self._move(parsed_args)
         except BaseException as error:  # Ctrl-C too: what is done is done, the rest can be later
             # A request without an answer may have moved some.
             is_refused = isinstance(error, CommandFailed) and not isinstance(
@@ -159,41 +155,43 @@ class MovingCommand(QueueCommand, ShowOne):
     def _done(self) -> str:
         return "copied" if self.copies else _MOVED
 
-    def _note_nothing(self, api: ApiClient, parsed: argparse.Namespace) -> None:
+    def _note_nothing(self, parsed: argparse.Namespace) -> None:
         with self.noticing("nothing to move"):  # its first message creates a dead-letter queue
-            api.require(self.path(parsed))
+            self.api.require(self.path(parsed))
             text = f"queue {parsed.name} has nothing to {'copy' if self.copies else 'move'}"
             self.print_notice(text, verbosity=1)
 
     def _summary(self) -> str:
         return f"{self.counts[_MOVED]} messages {self._done}, {self.counts[_LEFT]} left"
 
-    def _move(self, api: ApiClient, parsed: argparse.Namespace) -> None:
+    def _move(self, parsed: argparse.Namespace) -> None:
         pace = RateLimiter(parsed.rate)
         document: dict[str, Any] = {"queue": self.target_of(parsed), "copy": self.copies}
         # A second's worth at most, so that a low rate is not bursty.
         size = min(PAGE_SIZE, max(1, int(parsed.rate or PAGE_SIZE)))
         most = parsed.limit or sys.maxsize
         doing = "copying" if self.copies else "moving"
-        total = self._total(api, parsed)
+        total = self._total(parsed)
         with self.progress(doing, " messages", total=total) as progress:
-            ids = self.ids(api, parsed, lambda: progress.update(0))
+            ids = self.ids(parsed, lambda: progress.update(0))
             while chunk := list(islice(ids, min(size, most - self.counts[_MOVED]))):
                 pace.wait()
-                answer = api.request("POST", f"{self.path(parsed)}/move", document | {"ids": chunk})
+                answer = self.api.request(
+                    "POST", f"{self.path(parsed)}/move", document | {"ids": chunk}
+                )
                 pace.advance(len(chunk))
                 self.counts[_MOVED] += len(answer["moved"])
                 self.counts[_LEFT] += len(answer["left"])
                 self.missing_origins.update(answer.get("missing_origins", {}))
                 progress.update(len(answer["moved"]))
         if not any(self.counts.values()):
-            self._note_nothing(api, parsed)
+            self._note_nothing(parsed)
 
-    def _total(self, api: ApiClient, parsed: argparse.Namespace) -> int | None:
+    def _total(self, parsed: argparse.Namespace) -> int | None:
         """Returns how many there are to move; None: that is not known before."""
         if parsed.contains:
             return None
-        counts = api.request("GET", f"{self.path(parsed)}/stats")["messages"]
+        counts = self.api.request("GET", f"{self.path(parsed)}/stats")["messages"]
         total: int = counts["total" if self.copies else "free"]
         return min(total, parsed.limit or total)
 
@@ -209,23 +207,20 @@ class MoveMessage(MovingCommand):
         zaqar-redis message move orders orders-odd 3f0c8d53-5a0f-4b0e-0000-000000000007
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("target", type=resource_name, help="the other queue")
-        parser.add_argument("message", nargs="*", help="ids (all free messages)")
-        return parser
+    arguments = takes(
+        arg("target", type=resource_name, help="the other queue"),
+        arg("message", nargs="*", help="ids (all free messages)"),
+    )
 
-    def ids(
-        self, api: ApiClient, parsed: argparse.Namespace, on_page: Callable[[], object]
-    ) -> Iterator[str]:
+    def ids(self, parsed: argparse.Namespace, on_page: Callable[[], object]) -> Iterator[str]:
         if parsed.message:
             yield from parsed.message
         else:
-            yield from super().ids(api, parsed, on_page)
+            yield from super().ids(parsed, on_page)
 
-    def _move(self, api: ApiClient, parsed: argparse.Namespace) -> None:
-        api.require(self.path(parsed))
-        super()._move(api, parsed)
+    def _move(self, parsed: argparse.Namespace) -> None:
+        self.api.require(self.path(parsed))
+        super()._move(parsed)
 
 
 class CopyMessage(MoveMessage):
@@ -251,12 +246,9 @@ class RedriveQueue(MovingCommand):
         zaqar-redis queue redrive orders-dead --rate 100
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--target", type=resource_name, metavar="QUEUE", help="target (their origins)"
-        )
-        return parser
+    arguments = takes(
+        arg("--target", type=resource_name, metavar="QUEUE", help="target (their origins)"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         names, values = super().take_action(parsed_args)
@@ -267,7 +259,7 @@ class RedriveQueue(MovingCommand):
                 "queues and run the command again, or send all to another queue by --target."
             )
         as_text = Column("missing_origins", as_text=_listed)
-        more, [value] = table((as_text,), [{"missing_origins": found}], parsed_args)
+        more, value = single((as_text,), {"missing_origins": found}, parsed_args)
         return (*names, *more), (*values, *value)
 
 
@@ -276,13 +268,3 @@ def _listed(numbers: Mapping[str, int]) -> str:
     shown = [f"{queue} ({number})" for queue, number in islice(numbers.items(), _LISTED_MAX)]
     more = len(numbers) - len(shown)
     return ", ".join(shown) + (f" and {more} more queues" if more else "")
-
-
-def _rate(text: str) -> float:
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = 0.0
-    if not 0 < rate <= 1e9:
-        raise argparse.ArgumentTypeError("it must be a number of messages a second, above 0")
-    return rate

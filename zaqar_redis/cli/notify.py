@@ -14,7 +14,7 @@ import uvloop
 
 from zaqar_redis import garbage_collection
 from zaqar_redis.cli import service_options
-from zaqar_redis.cli.base import ShellCommand
+from zaqar_redis.cli.base import ShellCommand, takes
 from zaqar_redis.cli.serve import CreateApp, ServicePlanner
 
 if TYPE_CHECKING:
@@ -34,12 +34,13 @@ class Notify(ShellCommand):
         zaqar-redis notify --storage redis://localhost/0
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        service_options.add_store_to(parser)
-        service_options.add_files_to(parser)
-        parser.set_defaults(bind=None, workers=None, admin=False, insecure=False, adopt=False)
-        return parser
+    arguments = takes(
+        service_options.STORE,
+        service_options.FILES,
+        lambda _, parser: parser.set_defaults(
+            bind=None, workers=None, admin=False, insecure=False, adopt=False
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         with contextlib.ExitStack() as stack:

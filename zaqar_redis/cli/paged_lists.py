@@ -7,13 +7,12 @@ cliff's formatters of JSON and YAML, and of tables, collect all rows before they
 from __future__ import annotations
 
 import argparse
-import contextlib
 import csv
 import json
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
 import stevedore
 from cliff.formatters.commaseparated import CSVLister
@@ -24,7 +23,8 @@ from cliff.lister import Lister
 from zaqar_redis.cli.api import PAGE_SIZE
 from zaqar_redis.cli.base import Row, ShellCommand, Table
 
-Opened = TypeVar("Opened")
+_Names = Sequence[str]
+_Rows = Iterable[Sequence[Any]]
 
 #: Rows of a table: the widths of its columns need all of them.  Each further table has its heading.
 _TABLE_ROWS = 1000
@@ -34,11 +34,7 @@ class _JsonRows(JSONFormatter):
     """Writes what cliff's formatter writes, row by row."""
 
     def emit_list(
-        self,
-        column_names: Sequence[str],
-        data: Iterable[Sequence[Any]],
-        stdout: TextIO,
-        parsed_args: argparse.Namespace,
+        self, column_names: _Names, data: _Rows, stdout: TextIO, parsed_args: argparse.Namespace
     ) -> None:
         line, margin, indent = (" ", "", None) if parsed_args.noindent else ("\n", "  ", 2)
         before = opening = "[" + line.strip(" ")
@@ -53,11 +49,7 @@ class _CsvRows(CSVLister):
     """Writes what csv reads by default (RFC 4180): cliff's has each backslash twice."""
 
     def emit_list(
-        self,
-        column_names: Sequence[str],
-        data: Iterable[Sequence[Any]],
-        stdout: TextIO,
-        parsed_args: argparse.Namespace,
+        self, column_names: _Names, data: _Rows, stdout: TextIO, parsed_args: argparse.Namespace
     ) -> None:
         quoting = self.QUOTE_MODES[parsed_args.quote_mode]
         escape = "\\" if quoting == csv.QUOTE_NONE else None
@@ -70,11 +62,7 @@ class _YamlRows(YAMLFormatter):
     """Writes what cliff's formatter writes, row by row."""
 
     def emit_list(
-        self,
-        column_names: Sequence[str],
-        data: Iterable[Sequence[Any]],
-        stdout: TextIO,
-        parsed_args: argparse.Namespace,
+        self, column_names: _Names, data: _Rows, stdout: TextIO, parsed_args: argparse.Namespace
     ) -> None:
         rows = iter(data)
         for row in chain([next(rows, None)], rows):
@@ -94,23 +82,12 @@ class PagedListCommand(ShellCommand, Lister):
         plugins["csv"].obj = _CsvRows()
         return plugins
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        with contextlib.ExitStack() as self._opened:
-            return super().run(parsed_args)
-
-    def until_printed(self, context: contextlib.AbstractContextManager[Opened]) -> Opened:
-        """Returns what rows come from; it is closed when all are printed."""
-        return self._opened.enter_context(context)
-
     def fitted(self, shown: Table, parsed: argparse.Namespace) -> Table:
         """Returns a table, or a part of it, as it is to be printed."""
         return shown
 
     def produce_output(
-        self,
-        parsed_args: argparse.Namespace,
-        column_names: Sequence[str],
-        data: Iterable[Sequence[Any]],
+        self, parsed_args: argparse.Namespace, column_names: _Names, data: _Rows
     ) -> int:
         rows, names = map(tuple, data), tuple(column_names)
         if parsed_args.formatter != "table":

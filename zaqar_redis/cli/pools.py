@@ -9,8 +9,18 @@ from typing import Any
 
 from cliff.lister import Lister
 
-from zaqar_redis.cli.api import ApiClient, CommandFailed
-from zaqar_redis.cli.base import ApiCommand, Column, Table, json_object, table
+from zaqar_redis.cli.api import CommandFailed
+from zaqar_redis.cli.base import (
+    ApiCommand,
+    Column,
+    Table,
+    arg,
+    given,
+    json_object,
+    one_of,
+    table,
+    takes,
+)
 from zaqar_redis.cli.resources import (
     DeleteResource,
     ListResource,
@@ -26,8 +36,6 @@ _POLL_INTERVAL_SECONDS = 0.5
 
 
 class PoolCommand(NamedResourceCommand):
-    """Base of the commands for one pool."""
-
     noun = "pool"
     columns = (*_COLUMNS, "queues", "options")
     query = {"detailed": True}
@@ -53,24 +61,23 @@ class ShowPool(PoolCommand, ShowResource):
 class PutPool(PoolCommand, PutResource):
     """Base of the commands that create and change a pool."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        add, required = parser.add_argument, self.method == "PUT"
-        add("--uri", required=required, help="its store, e.g. redis://host:6379/0")
-        add("--weight", type=int, help="its share of new queues; 0 for none (100)")
-        add("--flavor", help="its group; empty for none")
-        add("--options", type=json_object, metavar="JSON", help="its own [redis] settings")
-        add(
+    arguments = takes(
+        lambda command, parser: parser.add_argument(
+            "--uri", required=command.method == "PUT", help="its store, e.g. redis://host:6379/0"
+        ),
+        arg("--weight", type=int, help="its share of new queues; 0 for none (100)"),
+        arg("--flavor", help="its group; empty for none"),
+        arg("--options", type=json_object, metavar="JSON", help="its own [redis] settings"),
+        arg(
             "--adopt",
             action="store_const",
             const=True,
             help="take over a store that belongs to another installation, or has queues of its own",
-        )
-        return parser
+        ),
+    )
 
     def document(self, parsed: argparse.Namespace) -> dict[str, Any]:
-        names = ("uri", "weight", "flavor", "options", "adopt")
-        return {name: getattr(parsed, name) for name in names if getattr(parsed, name) is not None}
+        return given(parsed, "uri", "weight", "flavor", "options", "adopt")
 
 
 class CreatePool(PutPool):
@@ -112,22 +119,18 @@ class DrainPool(PoolCommand):
         zaqar-redis pool drain one
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--undo", action="store_true", help="let it get new queues again")
-        return parser
+    arguments = takes(arg("--undo", action="store_true", help="let it get new queues again"))
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         path = self.path(parsed_args)
 
         def poll() -> tuple[int, dict[str, Any]]:
-            pool = api.request("GET", path, detailed=True)
+            pool = self.api.request("GET", path, detailed=True)
             return pool["queues"], pool["stayed"]
 
-        with self.open_api(parsed_args) as api:
-            api.request("PATCH", path, {"draining": not parsed_args.undo})
-            if not parsed_args.undo:
-                _wait_until_moved(self, api, f"draining {parsed_args.name}", poll)
+        self.api.request("PATCH", path, {"draining": not parsed_args.undo})
+        if not parsed_args.undo:
+            _wait_until_moved(self, f"draining {parsed_args.name}", poll)
 
 
 class RebalancePools(ApiCommand, Lister):
@@ -141,44 +144,40 @@ class RebalancePools(ApiCommand, Lister):
         zaqar-redis pool rebalance --dry-run
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        instead = parser.add_mutually_exclusive_group()
-        instead.add_argument("--dry-run", action="store_true", help="move nothing")
-        instead.add_argument("--stop", action="store_true", help="end a running rebalance")
-        return parser
+    arguments = takes(
+        one_of(
+            arg("--dry-run", action="store_true", help="move nothing"),
+            arg("--stop", action="store_true", help="end a running rebalance"),
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         path = "/rebalance"
 
         def poll() -> tuple[int, dict[str, Any]]:
-            now = api.request("GET", path)
+            now = self.api.request("GET", path)
             left = sum(max(0, store["queues"] - store["due"]) for store in now["stores"])
             # Besides those, queues may be in a pool of another flavor than their own.
             return max(1, left) if now["running"] else 0, now["stayed"]
 
-        with self.open_api(parsed_args) as api:
-            if parsed_args.stop:
-                api.request("DELETE", path)
-            elif not parsed_args.dry_run:
-                api.request("PUT", path)
-                _wait_until_moved(self, api, "rebalancing", poll)
-            stores = api.request("GET", path)["stores"]
+        if parsed_args.stop:
+            self.api.request("DELETE", path)
+        elif not parsed_args.dry_run:
+            self.api.request("PUT", path)
+            _wait_until_moved(self, "rebalancing", poll)
+        stores = self.api.request("GET", path)["stores"]
         return table(("name", "queues", "due"), stores, parsed_args)
 
 
 def _wait_until_moved(
-    command: ApiCommand,
-    api: ApiClient,
-    what: str,
-    poll: Callable[[], tuple[int, dict[str, Any]]],
+    command: ApiCommand, what: str, poll: Callable[[], tuple[int, dict[str, Any]]]
 ) -> None:
     """Shows how many queues are left until none is.  Raises CommandFailed when some stay."""
     left, stayed = poll()
     with command.progress(what, "queue", total=left) as progress:
         while left > stayed["queues"]:
             # Without a service, this process moves them while it sleeps.
-            api.sleep(_POLL_INTERVAL_SECONDS)
+            command.api.sleep(_POLL_INTERVAL_SECONDS)
             now, stayed = poll()
             progress.update(max(0, left - now))
             left = min(left, now)
@@ -190,8 +189,6 @@ def _wait_until_moved(
 
 
 class FlavorCommand(NamedResourceCommand):
-    """Base of the commands for one flavor."""
-
     noun = "flavor"
     columns = _FLAVOR_COLUMNS
 
@@ -219,10 +216,7 @@ class CreateFlavor(FlavorCommand, PutResource):
     Example: zaqar-redis flavor create fast one two
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("pool", nargs="+", help="its pools")
-        return parser
+    arguments = takes(arg("pool", nargs="+", help="its pools"))
 
     def document(self, parsed: argparse.Namespace) -> dict[str, Any]:
         return {"pool_list": parsed.pool}

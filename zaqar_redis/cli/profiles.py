@@ -11,19 +11,23 @@ from cliff.show import ShowOne
 from zaqar_redis import errors
 from zaqar_redis.cli import profile_file, target
 from zaqar_redis.cli.api import CommandFailed
-from zaqar_redis.cli.base import Row, ShellCommand, Table, resource_name
+from zaqar_redis.cli.base import Row, ShellCommand, Table, arg, one_of, resource_name, takes
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.storage.load import load
 
 
-class ProfileCommand(ShellCommand):
-    """Base of the commands for one profile."""
+def _store_uri(text: str) -> str:
+    """Checks an argument that is the URI of a store, without connecting to it."""
+    try:
+        load(embedded.DataDirectory(text).uri if text.startswith("embedded:") else text, {})
+    except errors.BadConfiguration as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("name", type=resource_name, help="name of the profile")
-        return parser
+
+class ProfileCommand(ShellCommand):
+    arguments = takes(arg("name", type=resource_name, help="name of the profile"))
 
 
 class CreateProfile(ProfileCommand):
@@ -36,12 +40,11 @@ class CreateProfile(ProfileCommand):
         zaqar-redis profile create prod --url https://queues.example.org --use
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--url", type=target.service_url, help="address of the service")
-        parser.add_argument("--storage", type=_store_uri, metavar="URI", help="its store")
-        parser.add_argument("--use", action="store_true", help="use it from now on")
-        return parser
+    arguments = takes(
+        arg("--url", type=target.service_url, help="address of the service"),
+        arg("--storage", type=_store_uri, metavar="URI", help="its store"),
+        arg("--use", action="store_true", help="use it from now on"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         if not (parsed_args.url or parsed_args.storage):
@@ -93,12 +96,13 @@ class UseProfile(ShellCommand):
     Example: zaqar-redis profile use prod
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        one = parser.add_mutually_exclusive_group(required=True)
-        one.add_argument("name", nargs="?", type=resource_name, help="name of the profile")
-        one.add_argument("--none", action="store_true", help="use no profile")
-        return parser
+    arguments = takes(
+        one_of(
+            arg("name", nargs="?", type=resource_name, help="name of the profile"),
+            arg("--none", action="store_true", help="use no profile"),
+            required=True,
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         with profile_file.locked_for_update() as profiles:
@@ -119,15 +123,6 @@ class DeleteProfile(ProfileCommand):
             del profiles.profiles[parsed_args.name]
             if profiles.in_use == parsed_args.name:
                 profiles.in_use = None
-
-
-def _store_uri(text: str) -> str:
-    """Checks an argument that is the URI of a store, without connecting to it."""
-    try:
-        load(embedded.DataDirectory(text).uri if text.startswith("embedded:") else text, {})
-    except errors.BadConfiguration as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return text
 
 
 def _store(nothing: argparse.Namespace) -> str:

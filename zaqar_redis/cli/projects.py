@@ -40,21 +40,20 @@ class ShowProjectStats(ApiCommand, ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         sums: dict[str, Any] = {"queues": 0, **dict.fromkeys(_COUNTS, 0), "oldest_age": None}
-        with self.open_api(parsed_args) as api:
-            queues = api.list_items("/queues", "queues")
-            for queue in self.progress("reading", " queues", iterable=queues):
-                try:
-                    document = api.queue_stats(queue["name"])
-                except Missing:  # it was deleted since
-                    continue
-                sums["queues"] += 1
-                counts = document["messages"]
-                for each in _COUNTS:
-                    sums[each] += counts[each]
-                if "oldest" in counts:
-                    sums["oldest_age"] = max(sums["oldest_age"] or 0, counts["oldest"]["age"])
-                for each, number in document["counters"].items():
-                    sums[f"{each}_total"] = sums.get(f"{each}_total", 0) + number
+        queues = self.api.list_items("/queues", "queues")
+        for queue in self.progress("reading", " queues", iterable=queues):
+            try:
+                document = self.api.queue_stats(queue["name"])
+            except Missing:  # it was deleted since
+                continue
+            sums["queues"] += 1
+            counts = document["messages"]
+            for each in _COUNTS:
+                sums[each] += counts[each]
+            if "oldest" in counts:
+                sums["oldest_age"] = max(sums["oldest_age"] or 0, counts["oldest"]["age"])
+            for each, number in document["counters"].items():
+                sums[f"{each}_total"] = sums.get(f"{each}_total", 0) + number
         return tuple(sums), tuple(sums.values())
 
 

@@ -19,10 +19,13 @@ from zaqar_redis.cli.base import (
     DestructiveCommand,
     Row,
     Table,
+    arg,
     bounded_int,
     json_object,
     json_text,
+    single,
     table,
+    takes,
 )
 from zaqar_redis.cli.resources import (
     DeleteResource,
@@ -36,8 +39,6 @@ _COUNTED_MAX = 200
 
 
 class QueueCommand(NamedResourceCommand):
-    """Base of the commands for one queue."""
-
     noun = argument = "queue"
     is_of_project = True
 
@@ -45,11 +46,10 @@ class QueueCommand(NamedResourceCommand):
 class ListNamedResource(ListResource):
     """Base of the commands that list queues or topics."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--name", help="only names that contain this")
-        parser.add_argument("--detailed", action="store_true", help="with their metadata")
-        return parser
+    arguments = takes(
+        arg("--name", help="only names that contain this"),
+        arg("--detailed", action="store_true", help="with their metadata"),
+    )
 
     def shown(self, parsed: argparse.Namespace) -> Columns:
         return ("name", Column("metadata", as_text=json_text)) if parsed.detailed else ("name",)
@@ -72,9 +72,7 @@ class ListQueue(ListNamedResource):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         unavailable: set[str] = set()
-        found = self.until_printed(self.open_api(parsed_args)).list_queues(
-            unavailable, **self.chosen(parsed_args)
-        )
+        found = self.api.list_queues(unavailable, **self.chosen(parsed_args))
         first = [*islice(found, 1)]  # of a page, which names the stores that are away
         shown = self.shown(parsed_args)
         if unavailable:
@@ -105,20 +103,18 @@ class CreateQueue(QueueCommand):
     Example: zaqar-redis queue create orders --metadata '{"_flavor": "fast"}'
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = takes(
+        arg(
             "--metadata",
             type=json_object,
             default={},
             metavar="JSON",
             help="its metadata, e.g. its flavor or defaults for its messages ({})",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        with self.open_api(parsed_args) as api:
-            api.request("PUT", self.path(parsed_args), parsed_args.metadata)
+        self.api.request("PUT", self.path(parsed_args), parsed_args.metadata)
         self.app.stdout.write(f"{parsed_args.name}\n")
 
 
@@ -131,23 +127,22 @@ class UpdateQueue(QueueCommand, ShowResource):
         zaqar-redis queue update orders --set '{"_max_claim_count": 5}' --remove colour
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = takes(
+        arg(
             "--set",
             type=json_object,
             default={},
             metavar="JSON",
             help="attributes with their new values",
-        )
-        parser.add_argument(
+        ),
+        arg(
             "--remove",
             action="append",
             default=[],
             metavar="NAME",
             help="an attribute; may be given more than once",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         changes: list[dict[str, Any]] = [
@@ -157,9 +152,8 @@ class UpdateQueue(QueueCommand, ShowResource):
         changes += [{"op": "remove", "path": _pointer(name)} for name in parsed_args.remove]
         if not changes:
             raise CommandFailed("nothing to change: give --set or --remove")
-        with self.open_api(parsed_args) as api:
-            api.patch(self.path(parsed_args), changes)
-            return self.shown(api, parsed_args)
+        self.api.patch(self.path(parsed_args), changes)
+        return self.shown(parsed_args)
 
 
 def _pointer(name: str) -> str:
@@ -176,29 +170,27 @@ class InspectQueue(QueueCommand, ShowOne):
         zaqar-redis queue inspect orders --seconds 5
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = takes(
+        arg(
             "--seconds",
             type=bounded_int(0, 3600),
             default=1,
             metavar="N",
             help="time to measure rates; 0: show none (1)",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         path = self.path(parsed_args)
-        with self.open_api(parsed_args) as api:
-            metadata = api.request("GET", path)
-            before, began = api.queue_stats(parsed_args.name), time.monotonic()
-            if parsed_args.seconds:
-                api.sleep(parsed_args.seconds)
-            document = api.queue_stats(parsed_args.name)
-            seconds = time.monotonic() - began
-            claims = list(islice(api.list_linked(f"{path}/claims", "claims"), _COUNTED_MAX))
-            listed = api.list_items(f"{path}/subscriptions", "subscriptions", detailed=True)
-            subscriptions = list(islice(listed, _COUNTED_MAX))
+        metadata = self.api.request("GET", path)
+        before, began = self.api.queue_stats(parsed_args.name), time.monotonic()
+        if parsed_args.seconds:
+            self.api.sleep(parsed_args.seconds)
+        document = self.api.queue_stats(parsed_args.name)
+        seconds = time.monotonic() - began
+        claims = list(islice(self.api.list_linked(f"{path}/claims", "claims"), _COUNTED_MAX))
+        listed = self.api.list_items(f"{path}/subscriptions", "subscriptions", detailed=True)
+        subscriptions = list(islice(listed, _COUNTED_MAX))
         counts, totals = document["messages"], document["counters"]
         shown: dict[str, Any] = {
             **{name: counts[name] for name in ("total", "free", "claimed", "delayed")},
@@ -222,8 +214,7 @@ class InspectQueue(QueueCommand, ShowOne):
             *list(shown)[:-1],
             Column("metadata", as_text=partial(json_text, indent=1)),
         ]
-        names, [values] = table(columns, [shown], parsed_args)
-        return names, values
+        return single(columns, shown, parsed_args)
 
 
 def _counted(found: Sequence[object]) -> str | int:
@@ -237,9 +228,8 @@ class ShowQueue(QueueCommand, ShowResource):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.open_api(parsed_args) as api:
-            api.require(self.path(parsed_args))
-            return self.shown(api, parsed_args)
+        self.api.require(self.path(parsed_args))
+        return self.shown(parsed_args)
 
 
 class ShowQueueStats(QueueCommand, ShowOne):
@@ -251,8 +241,7 @@ class ShowQueueStats(QueueCommand, ShowOne):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.open_api(parsed_args) as api:
-            document = api.request("GET", f"{self.path(parsed_args)}/stats", detailed="true")
+        document = self.api.request("GET", f"{self.path(parsed_args)}/stats", detailed="true")
         stats = document["messages"]
         shown = {
             # Services of the version before have neither delayed messages nor counters.
@@ -282,9 +271,8 @@ class PurgeQueue(QueueCommand, DestructiveCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.confirm(parsed_args, f"Remove all messages of {parsed_args.name}")
-        with self.open_api(parsed_args) as api:
-            api.require(self.path(parsed_args))
-            api.request("POST", f"{self.path(parsed_args)}/purge")
+        self.api.require(self.path(parsed_args))
+        self.api.request("POST", f"{self.path(parsed_args)}/purge")
 
 
 class DeleteQueue(QueueCommand, DeleteResource):

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from zaqar_redis import rules
 from zaqar_redis.cli.api import CommandFailed
-from zaqar_redis.cli.base import Column, json_text
+from zaqar_redis.cli.base import Column, arg, given, json_text, takes
 from zaqar_redis.cli.resources import (
     DeleteResource,
     ListResource,
@@ -38,8 +38,6 @@ def project_name(text: str) -> str:
 
 
 class QuotaCommand(NamedResourceCommand):
-    """Base of the commands for the quota of one project."""
-
     noun = "quota"
     argument = "project"
     argument_type = staticmethod(project_name)
@@ -76,16 +74,15 @@ class SetQuota(QuotaCommand, PutResource):
     """
 
     resets = tuple(_HELP)
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        for name, what in _HELP.items():
-            parser.add_argument(f"--{name}", type=int, metavar="N", help=f"maximum of {what}")
-        return parser
+    arguments = takes(
+        *(
+            arg(f"--{name}", type=int, metavar="N", help=f"{what}, at most")
+            for name, what in _HELP.items()
+        )
+    )
 
     def document(self, parsed: argparse.Namespace) -> dict[str, Any]:
-        given = {name: getattr(parsed, name) for name in _HELP}
-        limits = {name: limit for name, limit in given.items() if limit is not None}
+        limits = given(parsed, *_HELP)
         if not limits:
             names = ", ".join(f"--{name}" for name in _HELP)
             raise CommandFailed(f"nothing to set: give at least one of {names}")

@@ -13,23 +13,23 @@ from typing import Any, ClassVar
 
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.api import ApiClient
 from zaqar_redis.cli.base import (
     ApiCommand,
     Columns,
     DestructiveCommand,
     Row,
     Table,
+    given,
     json_text,
     resource_name,
+    single,
     table,
+    takes,
 )
 from zaqar_redis.cli.paged_lists import PagedListCommand
 
 
 class ResourceCommand(ApiCommand):
-    """Base of the commands for the resources of a kind."""
-
     #: what one is called; paths and listings have the plural
     noun: ClassVar[str]
     #: of what is shown; empty: all fields of the document
@@ -47,21 +47,17 @@ class ResourceCommand(ApiCommand):
 
 
 class ListResource(ResourceCommand, PagedListCommand):
-    """Base of the commands that list resources."""
-
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         return self.listed(parsed_args, self.columns)
 
     def listed(self, parsed: argparse.Namespace, shown: Columns, **query: object) -> Table:
-        api = self.until_printed(self.open_api(parsed))
-        return table(shown, api.list_items(f"/{self.plural}", self.plural, **query), parsed)
+        return table(shown, self.api.list_items(f"/{self.plural}", self.plural, **query), parsed)
 
 
 class NamedResourceCommand(ResourceCommand):
-    """Base of the commands for one resource."""
+    arguments = takes(lambda command, parser: command.add_name(parser))
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_name(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "name",
             metavar=self.argument,
@@ -70,7 +66,6 @@ class NamedResourceCommand(ResourceCommand):
             if self.argument == self.noun
             else f"{self.argument} of the {self.noun}",
         )
-        return parser
 
     def path(self, parsed: argparse.Namespace) -> str:
         """Returns the resource's path, below ``/v2``."""
@@ -78,18 +73,14 @@ class NamedResourceCommand(ResourceCommand):
 
 
 class ShowResource(NamedResourceCommand, ShowOne):
-    """Base of the commands that show one resource."""
-
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.open_api(parsed_args) as api:
-            return self.shown(api, parsed_args)
+        return self.shown(parsed_args)
 
-    def shown(self, api: ApiClient, parsed: argparse.Namespace) -> tuple[Row, Row]:
-        return self._table(api.request("GET", self.path(parsed), **self.query), parsed)
+    def shown(self, parsed: argparse.Namespace) -> tuple[Row, Row]:
+        return self._table(self.api.request("GET", self.path(parsed), **self.query), parsed)
 
     def _table(self, document: dict[str, Any], parsed: argparse.Namespace) -> tuple[Row, Row]:
-        names, [values] = table(self.columns or tuple(document), [document], parsed)
-        return names, values
+        return single(self.columns or tuple(document), document, parsed)
 
 
 class PutResource(ShowResource):
@@ -105,27 +96,21 @@ class PutResource(ShowResource):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         path, document = self.path(parsed_args), self.document(parsed_args)
-        with self.open_api(parsed_args) as api:
-            before = api.found(path, **self.query) if self.resets else {}
-            api.request(self.method, path, document)
-            now = api.request("GET", path, **self.query)
-            for name in self.resets:
-                if (
-                    name in before
-                    and now[name] != before[name]
-                    and getattr(parsed_args, name) is None
-                ):
-                    self.print_notice(
-                        f"{name} was {json_text(before[name])}, and is now "
-                        f"{json_text(now[name])}: it was not given",
-                        verbosity=1,
-                    )
-            return self._table(now, parsed_args)
+        before = self.api.found(path, **self.query) if self.resets else {}
+        self.api.request(self.method, path, document)
+        now = self.api.request("GET", path, **self.query)
+        stated = given(parsed_args, *self.resets)
+        for name in self.resets:
+            if name in before.keys() - stated.keys() and now[name] != before[name]:
+                self.print_notice(
+                    f"{name} was {json_text(before[name])}, and is now "
+                    f"{json_text(now[name])}: it was not given",
+                    verbosity=1,
+                )
+        return self._table(now, parsed_args)
 
 
 class DeleteResource(NamedResourceCommand, DestructiveCommand):
-    """Base of the commands that delete one resource."""
-
     #: the path below a resource that exists if it does; None: DELETE says so itself
     probe: ClassVar[str | None] = None
 
@@ -134,8 +119,7 @@ class DeleteResource(NamedResourceCommand, DestructiveCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.confirm(parsed_args, self.question(parsed_args))
-        with self.open_api(parsed_args) as api:
-            if self.probe is not None:
-                with self.noticing("nothing to delete"):
-                    api.require_shown(f"{self.path(parsed_args)}{self.probe}")
-            api.request("DELETE", self.path(parsed_args))
+        if self.probe is not None:
+            with self.noticing("nothing to delete"):
+                self.api.require_shown(f"{self.path(parsed_args)}{self.probe}")
+        self.api.request("DELETE", self.path(parsed_args))

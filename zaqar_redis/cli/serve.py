@@ -27,7 +27,7 @@ from zaqar_redis.api.server.master import Master
 from zaqar_redis.auth.audit import AuditLog, AuditSettings
 from zaqar_redis.auth.tokens import TokenSettings, short_keys
 from zaqar_redis.cli import service_factory, service_log, service_options
-from zaqar_redis.cli.base import ShellCommand
+from zaqar_redis.cli.base import ShellCommand, arg, takes
 from zaqar_redis.conf.groups import (
     LISTEN,
     AuthSettings,
@@ -68,15 +68,14 @@ class Serve(ShellCommand):
         zaqar-redis serve --bind 127.0.0.1:8000 --workers 2 --storage redis://localhost/0
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        service_options.add_to(parser)
-        parser.add_argument(
+    arguments = takes(
+        *service_options.ALL,
+        arg(
             "--adopt",
             action="store_true",
             help="take over a store of another installation that is no longer in use",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         with contextlib.ExitStack() as stack:

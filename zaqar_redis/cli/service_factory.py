@@ -318,9 +318,14 @@ def console(conf: cfg.ConfigOpts) -> ConsoleSettings | None:
     if not given.enabled:
         return None
     strategies = configuration.settings(conf, AuthSettings).strategy
-    issuer = configuration.settings(conf, JwtSettings).issuer
     shared = configuration.settings(conf, ChannelsSettings)
     key = configuration.settings(conf, ApiKeySettings)
+    provider = seal = None
+    if given.client_id and "jwt" in strategies:
+        issuer = configuration.settings(conf, JwtSettings).issuer
+        provider = OpenIdClient(issuer, given.client_id)
+    if "key" in strategies:
+        seal = SecretSeal(configuration.settings(conf, AccessKeySettings))
     return msgspec.structs.replace(
         given,
         # Workers inherit a random one from the parent process; nodes on other machines have others.
@@ -329,12 +334,8 @@ def console(conf: cfg.ConfigOpts) -> ConsoleSettings | None:
         allowed_origins=shared.allowed_origins,
         project=shared.project,
         strategies=strategies,
-        provider=OpenIdClient(issuer, given.client_id)
-        if given.client_id and "jwt" in strategies
-        else None,
-        seal=SecretSeal(configuration.settings(conf, AccessKeySettings))
-        if "key" in strategies
-        else None,
+        provider=provider,
+        seal=seal,
     )
 
 
@@ -344,20 +345,15 @@ def tracing(conf: cfg.ConfigOpts) -> Callable[[], RequestTracing] | None:
 
 
 def settings(conf: cfg.ConfigOpts) -> ApiSettings:
-    limits = configuration.settings(conf, rules.Limits)
-    quota = configuration.settings(conf, QuotaSettings)
-    websocket = configuration.settings(conf, WebSocketSettings)
-    api = configuration.settings(conf, ApiSettings)
-    is_measured = configuration.settings(conf, MetricsSettings).port
-    metrics = configuration.settings(conf, QueueMetricsSettings) if is_measured else None
+    of = partial(configuration.settings, conf)
     return msgspec.structs.replace(
-        api,
-        limits=limits,
-        quota=quota,
-        websocket=websocket,
-        metrics=metrics,
-        history=configuration.settings(conf, HistorySettings),
-        notifier=configuration.settings(conf, NotifierSettings),
-        webhooks=configuration.settings(conf, HttpSettings),
-        mail=configuration.settings(conf, MailSettings),
+        of(ApiSettings),
+        limits=of(rules.Limits),
+        quota=of(QuotaSettings),
+        websocket=of(WebSocketSettings),
+        metrics=of(QueueMetricsSettings) if of(MetricsSettings).port else None,
+        history=of(HistorySettings),
+        notifier=of(NotifierSettings),
+        webhooks=of(HttpSettings),
+        mail=of(MailSettings),
     )

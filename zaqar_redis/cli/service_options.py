@@ -12,49 +12,51 @@ from oslo_config import cfg
 
 from zaqar_redis import errors
 from zaqar_redis.cli import target
+from zaqar_redis.cli.base import arg, takes
 from zaqar_redis.conf.groups import LISTEN
 
 #: (group, option) -> the option of the command line, or the variable, that sets it
 Origins = Mapping[tuple[str | None, str], str]
 
 
-def add_to(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--bind", metavar="HOST:PORT", help="address to listen on (127.0.0.1:8888)")
-    parser.add_argument("--workers", type=_workers, metavar="N", help="worker processes (1)")
-    add_store_to(parser)
-    parser.add_argument(
+def _workers(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 256:
+        raise argparse.ArgumentTypeError(f"{text}: it must be a number from 1 to 256")
+    return int(text)
+
+
+STORE = arg(
+    "--storage",
+    metavar="URI",
+    help="the store: embedded://[/directory], redis://host, rediss://host, unix:///socket, "
+    "redis+sentinel://host,host/name, redis+cluster://host,host or memory:// "
+    f"({target.URI_VARIABLE}; embedded://)",
+)
+FILES = arg(
+    "--config-file",
+    action="append",
+    metavar="FILE",
+    help="configuration file; may be given more than once, the last one wins (default: "
+    "~/.zaqar_redis/zaqar_redis.conf, ~/zaqar_redis.conf, "
+    "/etc/zaqar_redis/zaqar_redis.conf or /etc/zaqar_redis.conf)",
+)
+ALL = takes(
+    arg("--bind", metavar="HOST:PORT", help="address to listen on (127.0.0.1:8888)"),
+    arg("--workers", type=_workers, metavar="N", help="worker processes (1)"),
+    STORE,
+    arg(
         "--admin",
         action="store_true",
         help="serve pools, flavors and health to everybody who reaches the service; with "
         "authentication only to administrators",
-    )
-    parser.add_argument(
+    ),
+    arg(
         "--insecure",
         action="store_true",
         help="allow addresses other than loopback without authentication",
-    )
-    add_files_to(parser)
-
-
-def add_store_to(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--storage",
-        metavar="URI",
-        help="the store: embedded://[/directory], redis://host, rediss://host, unix:///socket, "
-        "redis+sentinel://host,host/name, redis+cluster://host,host or memory:// "
-        f"({target.URI_VARIABLE}; embedded://)",
-    )
-
-
-def add_files_to(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--config-file",
-        action="append",
-        metavar="FILE",
-        help="configuration file; may be given more than once, the last one wins (default: "
-        "~/.zaqar_redis/zaqar_redis.conf, ~/zaqar_redis.conf, "
-        "/etc/zaqar_redis/zaqar_redis.conf or /etc/zaqar_redis.conf)",
-    )
+    ),
+    FILES,
+)
 
 
 def apply(conf: cfg.ConfigOpts, parsed: argparse.Namespace) -> Origins:
@@ -83,12 +85,6 @@ def apply(conf: cfg.ConfigOpts, parsed: argparse.Namespace) -> Origins:
     except (cfg.Error, ValueError) as error:
         raise errors.BadConfiguration(str(error)) from error
     return origins
-
-
-def _workers(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 256:
-        raise argparse.ArgumentTypeError(f"{text}: it must be a number from 1 to 256")
-    return int(text)
 
 
 def _address(bind: str) -> tuple[str, int]:

@@ -15,11 +15,16 @@ from zaqar_redis.cli.base import (
     Column,
     Row,
     Table,
+    arg,
     bounded_int,
+    given,
     json_object,
     json_text,
+    one_of,
     resource_name,
+    single,
     table,
+    takes,
 )
 from zaqar_redis.cli.messages import parse_assignment
 from zaqar_redis.cli.paged_lists import PagedListCommand
@@ -36,16 +41,14 @@ _COUNTS = ("delivered", "failed", "retried", "pending")
 
 
 class SubscriptionSourceCommand(ResourceCommand):
-    """Base of the commands for the subscriptions of a queue or topic."""
-
     noun = "subscription"
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        source = parser.add_mutually_exclusive_group(required=True)
-        source.add_argument("--queue", type=resource_name, help="the queue")
-        source.add_argument("--topic", type=resource_name, help="or the topic")
-        return parser
+    arguments = takes(
+        one_of(
+            arg("--queue", type=resource_name, help="the queue"),
+            arg("--topic", type=resource_name, help="or the topic"),
+            required=True,
+        ),
+    )
 
     def collection(self, parsed: argparse.Namespace) -> str:
         """Returns the path of the subscriptions, below ``/v2``."""
@@ -54,8 +57,6 @@ class SubscriptionSourceCommand(ResourceCommand):
 
 
 class SubscriptionCommand(SubscriptionSourceCommand, NamedResourceCommand):
-    """Base of the commands for one subscription."""
-
     argument = "id"
 
     def path(self, parsed: argparse.Namespace) -> str:
@@ -68,17 +69,13 @@ class ListSubscription(SubscriptionSourceCommand, PagedListCommand):
     Example: zaqar-redis subscription list --queue orders --detailed
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--detailed", action="store_true", help="with the state of deliveries")
-        return parser
+    arguments = takes(arg("--detailed", action="store_true", help="with the state of deliveries"))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         detailed = (*_COUNTS, "failing_since") if parsed_args.detailed else ()
         shown = ("id", "subscriber", "ttl", "age", "confirmed", "paused", *detailed)
         query = {"detailed": True} if parsed_args.detailed else {}
-        api = self.until_printed(self.open_api(parsed_args))
-        found = api.list_items(self.collection(parsed_args), self.plural, **query)
+        found = self.api.list_items(self.collection(parsed_args), self.plural, **query)
         return table(shown, map(_flat, found), parsed_args)
 
 
@@ -93,8 +90,8 @@ class ShowSubscription(SubscriptionCommand, ShowResource):
     Example: zaqar-redis subscription show 5b1c0c7e-9d5e-4f0a-8a43-1f3d6f5a2b90 --topic news
     """
 
-    def shown(self, api: ApiClient, parsed: argparse.Namespace) -> tuple[Row, Row]:
-        document = api.request("GET", self.path(parsed), detailed=True)
+    def shown(self, parsed: argparse.Namespace) -> tuple[Row, Row]:
+        document = self.api.request("GET", self.path(parsed), detailed=True)
         columns = (
             *("id", "source", "subscriber", "ttl", "age", "confirmed", "paused"),
             Column("options", as_text=json_text),
@@ -102,8 +99,7 @@ class ShowSubscription(SubscriptionCommand, ShowResource):
             "failing_since",
             Column("last_failure", as_text=lambda failure: json_text(failure) if failure else ""),
         )
-        names, [values] = table(columns, [_flat(document)], parsed)
-        return names, values
+        return single(columns, _flat(document), parsed)
 
 
 def _filter(text: str) -> dict[str, Any]:
@@ -115,38 +111,37 @@ def _filter(text: str) -> dict[str, Any]:
         raise argparse.ArgumentTypeError(f"cannot read {text}: {error}") from error
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ttl", type=int, metavar="SECONDS", help="lifetime from now on")
-    parser.add_argument(
+_CHANGEABLE = takes(
+    arg("--ttl", type=int, metavar="SECONDS", help="lifetime from now on"),
+    arg(
         "--option",
         type=partial(parse_assignment, form="NAME=JSON"),
         action="append",
         default=[],
         metavar="NAME=JSON",
         help="an option, e.g. timeout=5: JSON, or else a text; may be repeated",
-    )
-    parser.add_argument("--filter", type=_filter, metavar="FILE|JSON", help="the wanted messages")
-    parser.add_argument("--batch", type=int, metavar="N", help="maximum of messages in one request")
-    parser.add_argument(
+    ),
+    arg("--filter", type=_filter, metavar="FILE|JSON", help="the wanted messages"),
+    arg("--batch", type=int, metavar="N", help="maximum of messages in one request"),
+    arg(
         "--ordered",
         action="store_true",
         default=None,
         help="a message waits for the previous one",
-    )
-    parser.add_argument(
+    ),
+    arg(
         "--dead-letter-queue",
         type=resource_name,
         metavar="QUEUE",
         help="queue for given-up messages",
-    )
+    ),
+)
 
 
 def _options(parsed: argparse.Namespace) -> dict[str, Any]:
     """Returns the options that are given."""
-    given = {
-        name: getattr(parsed, name) for name in ("filter", "batch", "ordered", "dead_letter_queue")
-    }
-    return dict(parsed.option) | {name: value for name, value in given.items() if value is not None}
+    own = given(parsed, "filter", "batch", "ordered", "dead_letter_queue")
+    return dict(parsed.option) | own
 
 
 class CreateSubscription(SubscriptionSourceCommand, ShowOne):
@@ -158,18 +153,13 @@ class CreateSubscription(SubscriptionSourceCommand, ShowOne):
             --filter '{"attributes": {"kind": ["refund"]}}' --option timeout=5
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("subscriber", help="its URI, e.g. https://example.org/hook")
-        _add_options(parser)
-        return parser
+    arguments = takes(
+        arg("subscriber", help="its URI, e.g. https://example.org/hook"), *_CHANGEABLE
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        document = {"subscriber": parsed_args.subscriber, "options": _options(parsed_args)}
-        if parsed_args.ttl is not None:
-            document["ttl"] = parsed_args.ttl
-        with self.open_api(parsed_args) as api:
-            created = api.request("POST", self.collection(parsed_args), document)
+        document = given(parsed_args, "subscriber", "ttl") | {"options": _options(parsed_args)}
+        created = self.api.request("POST", self.collection(parsed_args), document)
         shown = {"id": created["subscription_id"], **created}
         del shown["subscription_id"]
         return tuple(shown), tuple(shown.values())
@@ -183,26 +173,23 @@ class UpdateSubscription(ShowSubscription):
         zaqar-redis subscription update ID --queue orders --ttl 86400 --option timeout=null
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--subscriber", metavar="URI", help="the new subscriber")
-        _add_options(parser)
-        return parser
+    arguments = takes(
+        arg("--subscriber", metavar="URI", help="the new subscriber"),
+        *_CHANGEABLE,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        given = {"subscriber": parsed_args.subscriber, "ttl": parsed_args.ttl}
-        changes = {name: value for name, value in given.items() if value is not None}
+        changes = given(parsed_args, "subscriber", "ttl")
         options, path = _options(parsed_args), self.path(parsed_args)
         if not changes and not options:
             raise CommandFailed("nothing to change: give --subscriber, --ttl or an option")
-        with self.open_api(parsed_args) as api:
-            if options:
-                stored = api.request("GET", path)["options"] | options
-                changes["options"] = {
-                    name: value for name, value in stored.items() if value is not None
-                }
-            api.request("PATCH", path, changes)
-            return self.shown(api, parsed_args)
+        if options:
+            stored = self.api.request("GET", path)["options"] | options
+            changes["options"] = {
+                name: value for name, value in stored.items() if value is not None
+            }
+        self.api.request("PATCH", path, changes)
+        return self.shown(parsed_args)
 
 
 class DeleteSubscription(SubscriptionCommand, DeleteResource):
@@ -220,15 +207,11 @@ class ConfirmSubscription(SubscriptionCommand):
     Example: zaqar-redis subscription confirm ID --queue orders
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--undo", action="store_true", help="remove the confirmation")
-        return parser
+    arguments = takes(arg("--undo", action="store_true", help="remove the confirmation"))
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        with self.open_api(parsed_args) as api:
-            document = {"confirmed": not parsed_args.undo}
-            api.request("PUT", f"{self.path(parsed_args)}/confirm", document)
+        document = {"confirmed": not parsed_args.undo}
+        self.api.request("PUT", f"{self.path(parsed_args)}/confirm", document)
 
 
 class PauseSubscription(SubscriptionCommand):
@@ -240,8 +223,7 @@ class PauseSubscription(SubscriptionCommand):
     paused = True
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        with self.open_api(parsed_args) as api:
-            api.request("PATCH", self.path(parsed_args), {"paused": self.paused})
+        self.api.request("PATCH", self.path(parsed_args), {"paused": self.paused})
 
 
 class ResumeSubscription(PauseSubscription):
@@ -261,31 +243,25 @@ class ReplaySubscription(SubscriptionCommand, ShowOne):
         zaqar-redis subscription replay ID --topic news --history --limit 1000
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--history", action="store_true", help="the topic's history, by the filter"
-        )
-        parser.add_argument(
-            "--after", metavar="ID", help="with --history: only messages after this one"
-        )
-        parser.add_argument(
+    arguments = takes(
+        arg("--history", action="store_true", help="the topic's history, by the filter"),
+        arg("--after", metavar="ID", help="with --history: only messages after this one"),
+        arg(
             "--limit",
             type=bounded_int(1, 1_000_000),
             metavar="N",
             help="with --history: maximum of messages (all)",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         path = f"{self.path(parsed_args)}/replay"
         if not parsed_args.history and (parsed_args.after or parsed_args.limit):
             raise CommandFailed("--after and --limit need --history")
-        with self.open_api(parsed_args) as api:
-            if parsed_args.history:
-                replayed = _replay_history(api, path, parsed_args.after, parsed_args.limit)
-            else:
-                replayed = api.request("POST", path)["replayed"]
+        if parsed_args.history:
+            replayed = _replay_history(self.api, path, parsed_args.after, parsed_args.limit)
+        else:
+            replayed = self.api.request("POST", path)["replayed"]
         return ("replayed",), (replayed,)
 
 
@@ -314,8 +290,7 @@ class TestSubscription(SubscriptionCommand, ShowOne):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.open_api(parsed_args) as api:
-            result = api.request("POST", f"{self.path(parsed_args)}/test")
+        result = self.api.request("POST", f"{self.path(parsed_args)}/test")
         if result["outcome"] != "delivered":
             self.exit_code = 1
         return tuple(result), tuple(result.values())

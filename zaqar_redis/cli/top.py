@@ -21,13 +21,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from zaqar_redis.cli.api import (
-    ApiClient,
-    CommandFailed,
-    ServiceUnavailable,
-    counter_rates,
-)
-from zaqar_redis.cli.base import ApiCommand, bounded_int
+from zaqar_redis.cli.api import ApiClient, CommandFailed, ServiceUnavailable, counter_rates
+from zaqar_redis.cli.base import ApiCommand, arg, bounded_int, takes
 from zaqar_redis.cli.queues import stores_away
 
 #: Queues that are read for a frame, by pages: a tenth of a second.
@@ -119,47 +114,44 @@ class Top(ApiCommand):
         zaqar-redis top --sort oldest --interval 5
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        add = parser.add_argument
-        add("--name", help="only queues whose name contains this")
-        add("--sort", choices=_SORTS, default="total", help="largest first (total)")
-        add(
+    arguments = takes(
+        arg("--name", help="only queues whose name contains this"),
+        arg("--sort", choices=_SORTS, default="total", help="largest first (total)"),
+        arg(
             "--interval",
             type=bounded_int(1, 3600),
             default=2,
             metavar="SECONDS",
             help="time between frames, and of rates (2)",
-        )
-        add("--once", action="store_true", help="print one frame, after one interval")
-        add("--stores", action="store_true", help="try the stores, too")
-        return parser
+        ),
+        arg("--once", action="store_true", help="print one frame, after one interval"),
+        arg("--stores", action="store_true", help="try the stores, too"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         title = f"{self.target.url or self.target.store}"
         if parsed_args.project:
             title += f"   project {parsed_args.project}"
-        with self.open_api(parsed_args) as api:
-            if parsed_args.once:
-                self._once(api, parsed_args, _View(title, parsed_args.sort, _ROWS))
-            else:
-                # Ctrl-C is how one leaves it.
-                with contextlib.suppress(KeyboardInterrupt):
-                    self._live(api, parsed_args, _View(title, parsed_args.sort, _ROWS))
+        view = _View(title, parsed_args.sort, _ROWS)
+        if parsed_args.once:
+            self._once(parsed_args, view)
+        else:
+            with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how one leaves it
+                self._live(parsed_args, view)
 
-    def _once(self, api: ApiClient, parsed: argparse.Namespace, view: _View) -> None:
-        before = _sample(api, parsed.name)
-        api.sleep(parsed.interval)
-        now = _sample(api, parsed.name)
+    def _once(self, parsed: argparse.Namespace, view: _View) -> None:
+        before = _sample(self.api, parsed.name)
+        self.api.sleep(parsed.interval)
+        now = _sample(self.api, parsed.name)
         if parsed.stores:
-            view.stores = _try_stores(api)
+            view.stores = _try_stores(self.api)
         # Of a width that scripts can rely on, unless there is a terminal.
         width = None if self.app.stdout.isatty() else 160
         Console(file=self.app.stdout, width=width).print(view.frame(before, now))
         if now.unavailable:
             self.warn_incomplete(stores_away(now.unavailable))
 
-    def _live(self, api: ApiClient, parsed: argparse.Namespace, view: _View) -> None:
+    def _live(self, parsed: argparse.Namespace, view: _View) -> None:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise CommandFailed("a live view needs a terminal; --once prints one frame")
         before: _Sample | None = None
@@ -171,10 +163,10 @@ class Top(ApiCommand):
         ):
             while True:
                 try:
-                    before, now = now, _sample(api, parsed.name)
+                    before, now = now, _sample(self.api, parsed.name)
                     if parsed.stores and time.monotonic() - stores_at >= _STORES_INTERVAL:
                         stores_at = time.monotonic()
-                        view.stores = _try_stores(api)
+                        view.stores = _try_stores(self.api)
                     view.problem = stores_away(now.unavailable) if now.unavailable else ""
                 except ServiceUnavailable as error:
                     view.problem = str(error)  # it may come back

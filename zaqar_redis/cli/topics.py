@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from zaqar_redis.cli.base import Table
+from zaqar_redis.cli.base import Table, arg, takes
 from zaqar_redis.cli.messages import ListMessagesCommand, PostMessage
 from zaqar_redis.cli.queues import (
     CreateQueue,
@@ -20,8 +20,6 @@ from zaqar_redis.cli.resources import NamedResourceCommand
 
 
 class TopicCommand(NamedResourceCommand):
-    """Base of the commands for one topic."""
-
     noun = argument = "topic"
 
 
@@ -83,10 +81,7 @@ class ShowTopicHistory(TopicCommand, ListMessagesCommand):
     Example: zaqar-redis topic history news --reverse --limit 10
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--reverse", action="store_true", help="newest first")
-        return parser
+    arguments = takes(arg("--reverse", action="store_true", help="newest first"))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         return self.listed_messages(parsed_args, reverse=parsed_args.reverse)

@@ -18,7 +18,7 @@ from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.cli import service_factory, stores
 from zaqar_redis.cli.api import print_warning, quiet_logging
-from zaqar_redis.cli.base import Table, TargetCommand
+from zaqar_redis.cli.base import Table, TargetCommand, arg, takes
 from zaqar_redis.formats import CHANGES, CURRENT, WorkerRelease
 from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.runner import Runner
@@ -54,10 +54,7 @@ class UpgradeStores(TargetCommand, Lister):
         zaqar-redis upgrade --check --config-file /etc/zaqar_redis/zaqar_redis.conf
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--check", action="store_true", help="change nothing")
-        return parser
+    arguments = takes(arg("--check", action="store_true", help="change nothing"))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         quiet_logging()

@@ -23,11 +23,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace.answers import TimedAnswer
-from zaqar_redis.keyspace.connection import (
-    ConnectionKeeper,
-    Parts,
-    answer_within,
-)
+from zaqar_redis.keyspace.connection import ConnectionKeeper, Parts, answer_within
 from zaqar_redis.keyspace.memory_guard import LOOK, MemoryGuard
 from zaqar_redis.keyspace.replication import HeldAnswer, Replication, confirmation
 from zaqar_redis.keyspace.replies import NO_REPLY, ParsedReplies

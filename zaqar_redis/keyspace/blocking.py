@@ -13,14 +13,7 @@ from urllib.parse import urlsplit
 
 import redis
 from msgspec.structs import replace
-from redis.exceptions import (
-    AskError,
-    MovedError,
-    NoScriptError,
-    RedisError,
-    ResponseError,
-    TryAgainError,
-)
+from redis.exceptions import AskError, MovedError, NoScriptError, RedisError, ResponseError
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
@@ -214,7 +207,7 @@ class BlockingClusterClient(BlockingClient):
                 answers[place] = answer
         # In their order, one by one: each waits until its slot has been moved.
         for place, answer in enumerate(answers):
-            if isinstance(answer, _ELSEWHERE):
+            if isinstance(answer, cluster.ELSEWHERE):
                 answers[place] = self._follow(calls[place], answer)
         return answers
 
@@ -248,7 +241,7 @@ class BlockingClusterClient(BlockingClient):
         """Sends a call where its slot is."""
         end = time.monotonic() + self.settings.timeout
         call = call.with_source()  # a node that lacks the script would forget that it was asked
-        while isinstance(refusal, _ELSEWHERE):
+        while isinstance(refusal, cluster.ELSEWHERE):
             if time.monotonic() >= end:
                 raise errors.StoreTimeout(self.name) from refusal
             if isinstance(refusal, AskError) and not isinstance(refusal, MovedError):
@@ -316,10 +309,6 @@ class BlockingClusterClient(BlockingClient):
             for first, last in ranges:
                 by_slot[first : last + 1] = [node] * (last - first + 1)
         self._by_slot, self._is_stale = by_slot, False
-
-
-#: What a node says of a slot that is elsewhere, or is being moved.
-_ELSEWHERE = (MovedError, AskError, TryAgainError)
 
 
 def _connect(uri: str, settings: BatchSettings, connections: int, *, replicas: bool) -> redis.Redis:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from redis.crc import key_slot
-from redis.exceptions import ResponseError
+from redis.exceptions import AskError, MovedError, ResponseError, TryAgainError
 
 from zaqar_redis.keyspace.script import RedisCommand
 
@@ -19,6 +19,8 @@ SLOTS = RedisCommand("CLUSTER", "SLOTS")
 _MIN_VERSION = 7
 #: Slots of a cluster.
 SLOT_COUNT = 16384
+#: What a node says of a slot that is elsewhere, or is being moved.
+ELSEWHERE = (MovedError, AskError, TryAgainError)
 #: First and last slot of each range.
 Ranges = tuple[tuple[int, int], ...]
 

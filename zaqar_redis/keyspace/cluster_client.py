@@ -17,20 +17,13 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import (
-    AskError,
-    ClusterDownError,
-    MovedError,
-    RedisError,
-    ResponseError,
-    TryAgainError,
-)
+from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError, ResponseError
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import cluster
 from zaqar_redis.keyspace.batch import PendingCommand
 from zaqar_redis.keyspace.cluster import Primary
-from zaqar_redis.keyspace.moving_slots import PAUSE_SECONDS, HeldCommand, MovingSlot, until_answered
+from zaqar_redis.keyspace.moving_slots import PAUSE_SECONDS, MovingSlot, until_answered
 from zaqar_redis.keyspace.replicas import NodeReaders, ReplicaReader
 from zaqar_redis.keyspace.script import RedisCommand
 from zaqar_redis.keyspace.settings import BatchSettings
@@ -97,20 +90,20 @@ class ClusterClient:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for moving in self._moving.values():  # its task may not have begun
             for held in moving:
-                held.fail(errors.StoreUnavailable(self.name))
+                _fail(held, errors.StoreUnavailable(self.name))
         await asyncio.gather(
-            *(node.close() for node in self._nodes.values()),
-            self._readers.close(),
+            *(node.close() for node in self._nodes.values()), self._readers.close()
         )
 
     def call(self, call: RedisCommand) -> asyncio.Future[Any]:
         slot = call.slot()
         if slot is None:
-            return self._any_node(call)
-        call = call.of_cluster()
-        if self._moving and slot in self._moving:
-            return self._hold(self._moving[slot], call)
-        node = self._by_slot[slot]
+            node = next(iter(self._connected()), None)
+        else:
+            call = call.of_cluster()
+            if self._moving and slot in self._moving:
+                return self._hold(self._moving[slot], call)
+            node = self._by_slot[slot]
         if node is None:
             return _failed(errors.StoreUnavailable(self.name))
         answer: asyncio.Future[Any] = node.batch.send(call)
@@ -125,10 +118,9 @@ class ClusterClient:
         return min(line.split()[0] for line in told.decode().splitlines()) + "/cluster"
 
     def connection(self) -> AbstractConnection:
-        nodes = [node for node in self._nodes.values() if node.batch.is_connected]
-        if not nodes:
-            nodes = [*self._nodes.values()] or [self._open(random.choice(self._seeds))]
-        found: AbstractConnection = random.choice(nodes).connection()
+        nodes = self._connected() or [*self._nodes.values()]
+        node = random.choice(nodes or [self._open(random.choice(self._seeds))])
+        found: AbstractConnection = node.connection()
         return found
 
     async def until_replaced(self, connection: AbstractConnection) -> None:
@@ -167,12 +159,8 @@ class ClusterClient:
             found.setdefault(id(node), (node, []))[1].append(name)
         return list(found.values())
 
-    def _any_node(self, call: RedisCommand) -> asyncio.Future[Any]:
-        for node in self._nodes.values():
-            if node.batch.is_connected:
-                answer: asyncio.Future[Any] = node.batch.send(call)
-                return answer
-        return _failed(errors.StoreUnavailable(self.name))
+    def _connected(self) -> list[Any]:
+        return [node for node in self._nodes.values() if node.batch.is_connected]
 
     # What a node refuses because of its slots.
 
@@ -182,13 +170,12 @@ class ClusterClient:
             self._is_stale.set()
         slot = pending.command.slot()
         if (
-            not isinstance(refusal, (MovedError, AskError, TryAgainError))
+            not isinstance(refusal, cluster.ELSEWHERE)
             or slot is None
             or pending.answer in self._trials
         ):
             return False
-        held = HeldCommand(pending.command, pending.answer, pending.deadline)
-        self._stop_slot(slot, node).refused.append((held, refusal))
+        self._stop_slot(slot, node).refused.append((pending, refusal))
         return True
 
     def _stop_slot(self, slot: int, source: Any) -> MovingSlot:
@@ -204,7 +191,8 @@ class ClusterClient:
             return _failed(errors.Overloaded(store=self.name))
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
-        moving.waiting.append(HeldCommand(call, answer, loop.time() + self.settings.timeout))
+        deadline = loop.time() + self.settings.timeout
+        moving.waiting.append(PendingCommand(call, b"", answer, deadline))
         return answer
 
     async def _settle(self, slot: int, source: Any) -> None:
@@ -219,11 +207,11 @@ class ClusterClient:
             node = self._by_slot[slot]
             for held in moving:
                 if node is None or held.answer.done():
-                    held.fail(errors.StoreUnavailable(self.name))
+                    _fail(held, errors.StoreUnavailable(self.name))
                 else:
                     node.batch.send_again(held.command, held.answer, held.deadline)
 
-    async def _try(self, slot: int, held: HeldCommand, refusal: RedisError) -> bool:
+    async def _try(self, slot: int, held: PendingCommand, refusal: RedisError) -> bool:
         """Tries a command until it is done; returns whether it waits for that no longer:
         the slot has been moved, and all of its commands are for another node."""
         loop = asyncio.get_running_loop()
@@ -244,12 +232,12 @@ class ClusterClient:
             try:
                 result = await trial
             except errors.StoreRefuses as error:
-                if not isinstance(error.__cause__, (MovedError, AskError, TryAgainError)):
-                    held.fail(error)
+                if not isinstance(error.__cause__, cluster.ELSEWHERE):
+                    _fail(held, error)
                     return False
                 refusal = error.__cause__
             except Exception as error:  # it is the command's
-                held.fail(error)
+                _fail(held, error)
                 return False
             else:
                 if not held.answer.done():
@@ -257,7 +245,7 @@ class ClusterClient:
                 return False
             finally:
                 self._trials.discard(trial)
-        held.fail(errors.StoreTimeout(self.name))
+        _fail(held, errors.StoreTimeout(self.name))
         return False
 
     async def _node(self, refusal: AskError) -> Any:
@@ -272,7 +260,8 @@ class ClusterClient:
         loop, read_at = asyncio.get_running_loop(), 0.0
         while True:
             is_old = loop.time() > read_at + _REFRESH_INTERVAL_SECONDS
-            if self._is_stale.is_set() or is_old or not self._are_well():
+            are_well = bool(self._nodes) and all(map(_is_well, self._nodes.values()))
+            if self._is_stale.is_set() or is_old or not are_well:
                 self._is_stale.clear()
                 try:
                     await self._apply(await self._read())
@@ -287,12 +276,6 @@ class ClusterClient:
                 async with asyncio.timeout(_WATCH_INTERVAL_SECONDS):
                     await self._is_stale.wait()
 
-    def _are_well(self) -> bool:
-        return bool(self._nodes) and all(
-            node.batch.is_connected and node.batch.oldest < _SILENCE_SECONDS
-            for node in self._nodes.values()
-        )
-
     def _note(self, reason: str) -> None:
         # Once: a cluster that is unavailable for an hour would fill the log.
         if reason != self._logged_reason:
@@ -302,11 +285,7 @@ class ClusterClient:
 
     async def _read(self) -> Mapping[Primary, cluster.Ranges]:
         """Raises Unavailable and ResponseError when no node tells them."""
-        known = [
-            (each, node)
-            for each, node in self._nodes.items()
-            if node.batch.is_connected and node.batch.oldest < _SILENCE_SECONDS
-        ]
+        known = [(each, node) for each, node in self._nodes.items() if _is_well(node)]
         random.shuffle(known)
         problem: Exception = errors.StoreUnavailable(self.name)
         for each, node in known:
@@ -385,6 +364,10 @@ class ClusterClient:
         task.add_done_callback(self._tasks.discard)
 
 
+def _is_well(node: Any) -> bool:
+    return bool(node.batch.is_connected and node.batch.oldest < _SILENCE_SECONDS)
+
+
 async def _leave(node: Any) -> None:
     """Closes the client of a node when it has answered what it has, or is silent."""
     try:
@@ -399,6 +382,11 @@ def _failed(error: Exception) -> asyncio.Future[Any]:
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     answer.set_exception(error)
     return answer
+
+
+def _fail(held: PendingCommand, error: Exception) -> None:
+    if not held.answer.done():
+        held.answer.set_exception(error)
 
 
 def _ignore(answer: asyncio.Future[Any]) -> None:

@@ -12,62 +12,48 @@ from urllib.parse import quote
 class ControlKeys:
     """The control keys that belong to no single queue, project, pool, role or access key."""
 
-    __slots__ = (
-        "access_keys",
-        "catalogue",
-        "deleted",
-        "flavors",
-        "format",
-        "installation",
-        "jobs",
-        "largest_queues",
-        "moves",
-        "news",
-        "pools",
-        "queue_alarms",
-        "quota_version",
-        "quotas",
-        "version",
-        "workers",
-    )
-
     #: of all their names
     prefix = b"zr:{control}:"
 
+    #: zset, score 0: ids of access keys, for listing
+    access_keys: bytes
+    #: hash: name -> pool
+    pools: bytes
+    #: hash: name -> what it can do, as JSON
+    flavors: bytes
+    #: hash: <project>/<queue> -> pool
+    catalogue: bytes
+    #: hash: <project>/<queue> -> its move from one pool to another
+    moves: bytes
+    #: hash: name -> job and its progress, as JSON
+    jobs: bytes
+    #: zset: <project>/<queue>, deleted but still in the catalogue, by time
+    deleted: bytes
+    #: string: the id that marks the stores of this installation
+    installation: bytes
+    #: hash: version of the store's format, and the version that releases need.  Every store
+    #: has it, by a name that releases before it take for one of the service
+    format: bytes
+    #: string: how often pools and flavors have changed
+    version: bytes
+    #: hash: project -> its quota, as JSON
+    quotas: bytes
+    #: string: how often quotas have changed
+    quota_version: bytes
+    #: hash with an expiry: worker -> until when it lives, and its sockets by project
+    workers: bytes
+    #: hash with an expiry: project -> alarms about its queues, as JSON
+    queue_alarms: bytes
+    #: string with an expiry: store -> its largest queues, as JSON
+    largest_queues: bytes
+    #: PUB/SUB channel: what changed
+    news: bytes
+
+    __slots__ = tuple(__annotations__)
+
     def __init__(self) -> None:
-        #: zset, score 0: ids of access keys, for listing
-        self.access_keys = _CONTROL + b"access_keys"
-        #: hash: name -> pool
-        self.pools = _CONTROL + b"pools"
-        #: hash: name -> what it can do, as JSON
-        self.flavors = _CONTROL + b"flavors"
-        #: hash: <project>/<queue> -> pool
-        self.catalogue = _CONTROL + b"catalogue"
-        #: hash: <project>/<queue> -> its move from one pool to another
-        self.moves = _CONTROL + b"moves"
-        #: hash: name -> job and its progress, as JSON
-        self.jobs = _CONTROL + b"jobs"
-        #: zset: <project>/<queue>, deleted but still in the catalogue, by time
-        self.deleted = _CONTROL + b"deleted"
-        #: string: the id that marks the stores of this installation
-        self.installation = _CONTROL + b"installation"
-        #: hash: version of the store's format, and the version that releases need.  Every store
-        #: has it, by a name that releases before it take for one of the service
-        self.format = _CONTROL + b"format"
-        #: string: how often pools and flavors have changed
-        self.version = _CONTROL + b"version"
-        #: hash: project -> its quota, as JSON
-        self.quotas = _CONTROL + b"quotas"
-        #: string: how often quotas have changed
-        self.quota_version = _CONTROL + b"quota_version"
-        #: hash with an expiry: worker -> until when it lives, and its sockets by project
-        self.workers = _CONTROL + b"workers"
-        #: hash with an expiry: project -> alarms about its queues, as JSON
-        self.queue_alarms = _CONTROL + b"queue_alarms"
-        #: string with an expiry: store -> its largest queues, as JSON
-        self.largest_queues = _CONTROL + b"largest_queues"
-        #: PUB/SUB channel: what changed
-        self.news = _CONTROL + b"news"
+        for name in self.__slots__:
+            setattr(self, name, self.prefix + name.encode())
 
 
 _CONTROL = ControlKeys.prefix
@@ -115,8 +101,6 @@ def pool_queues(pool: str) -> bytes:
 
 
 class RoleKeys:
-    """The key of one role."""
-
     __slots__ = ("role",)
 
     def __init__(self, name: str) -> None:

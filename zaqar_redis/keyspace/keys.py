@@ -39,120 +39,102 @@ class SentKeys:
 class QueueKeys(SentKeys):
     """The keys of one queue."""
 
-    __slots__ = (
-        "bodies",
-        "claimed",
-        "claims",
-        "dead_letters",
-        "dead_letters_old",
-        "delayed",
-        "deliveries",
-        "delivery_index",
-        "delivery_lease",
-        "delivery_states",
-        "expiry",
-        "feed",
-        "holds",
-        "idempotency",
-        "idempotency_old",
-        "leases",
-        "ledger",
-        "ledger_ends",
-        "live",
-        "messages",
-        "move_lock",
-        "pending",
-        "pending_due",
-        "pending_ends",
-        "pending_ids",
-        "queue",
-        "ready",
-        "reserved_epoch",
-        "spent",
-        "stages",
-        "subscribers",
-        "subscription_ends",
-        "subscription_ids",
-        "subscriptions",
-        "sweep_index",
-    )
+    #: hash: epoch, created, metadata, rank (the last one given), settings, counters
+    queue: bytes
+    #: zset: every message, by rank
+    messages: bytes
+    #: hash: rank -> envelope
+    bodies: bytes
+    #: zset: claimable now, by rank
+    ready: bytes
+    #: zset: held by a claim, by the end of the hold
+    claimed: bytes
+    #: zset: delayed, by the end of the delay
+    delayed: bytes
+    #: zset: every message, by expiry time
+    expiry: bytes
+    #: hash: rank -> id of the claim that took it last, and how often it was claimed
+    holds: bytes
+    #: hash: claim id -> ttl and the claimed ranks
+    claims: bytes
+    #: zset: claim ids, by the end of the lease
+    leases: bytes
+    #: list: the latest claims without messages
+    spent: bytes
+    #: hash: digest of an idempotency key -> the answer given; and when these expire
+    idempotency: bytes
+    #: the same of the window before
+    idempotency_old: bytes
+    #: hash: digest of a dead letter that was posted; and when these expire
+    dead_letters: bytes
+    #: the same of the window before
+    dead_letters_old: bytes
+    #: hash: digest of a writer -> its last chunk that was appended
+    ledger: bytes
+    #: zset: those digests, by the time they expire
+    ledger_ends: bytes
+    #: hash with an expiry: chunks that wait to be published, and what is being published
+    stages: bytes
+    #: hash: id -> subscription
+    subscriptions: bytes
+    #: hash: subscriber -> id of its subscription
+    subscribers: bytes
+    #: zset, score 0: ids of subscriptions
+    subscription_ids: bytes
+    #: zset: ids of subscriptions, by expiry
+    subscription_ends: bytes
+    #: stream: what was posted and is yet to be dispatched to the subscriptions
+    deliveries: bytes
+    #: hash: <subscription> <rank> -> a delivery that is tried again, waits, or was given up
+    pending: bytes
+    #: zset, score 0: those that are not given up
+    pending_ids: bytes
+    #: zset: those that are tried again, and subscriptions whose others wait, by when
+    pending_due: bytes
+    #: zset: all of them, by the expiry of the message
+    pending_ends: bytes
+    #: hash: <subscription> and what -> how its deliveries go
+    delivery_states: bytes
+    #: string with an expiry: the notifier that delivers
+    delivery_lease: bytes
+    #: zset of all queues in this one's slot with deliveries, by when the next is due
+    delivery_index: bytes
+    #: zset of all queues in this one's slot, by when they are to be swept next
+    sweep_index: bytes
+    #: string: the move lock, while the queue moves between stores
+    move_lock: bytes
+    #: string with an expiry: the reserved epoch of a queue that does not exist
+    reserved_epoch: bytes
+    #: channel: how many messages were posted or became ready
+    feed: bytes
+    #: channel: messages as they are posted, if the feed has subscribers
+    live: bytes
+
+    __slots__ = tuple(__annotations__)
 
     def __init__(self, project: str, queue: str) -> None:
         super().__init__()
         of_queue = entry(project, queue)
-        name = f"{{{of_queue.decode()}}}"
-        tag = f"zr:{name}"
-        #: hash: epoch, created, metadata, rank (the last one given), settings, counters
-        self.queue = tag.encode()
-        #: zset: every message, by rank
-        self.messages = f"{tag}:messages".encode()
-        #: hash: rank -> envelope
-        self.bodies = f"{tag}:bodies".encode()
-        #: zset: claimable now, by rank
-        self.ready = f"{tag}:ready".encode()
-        #: zset: held by a claim, by the end of the hold
-        self.claimed = f"{tag}:claimed".encode()
-        #: zset: delayed, by the end of the delay
-        self.delayed = f"{tag}:delayed".encode()
-        #: zset: every message, by expiry time
-        self.expiry = f"{tag}:expiry".encode()
-        #: hash: rank -> id of the claim that took it last, and how often it was claimed
-        self.holds = f"{tag}:holds".encode()
-        #: hash: claim id -> ttl and the claimed ranks
-        self.claims = f"{tag}:claims".encode()
-        #: zset: claim ids, by the end of the lease
-        self.leases = f"{tag}:leases".encode()
-        #: list: the latest claims without messages
-        self.spent = f"{tag}:spent".encode()
-        #: hash: digest of an idempotency key -> the answer given; and when these expire
-        self.idempotency = f"{tag}:idempotency".encode()
-        #: the same of the window before
-        self.idempotency_old = f"{tag}:idempotency_old".encode()
-        #: hash: digest of a dead letter that was posted; and when these expire
-        self.dead_letters = f"{tag}:letters".encode()
-        #: the same of the window before
-        self.dead_letters_old = f"{tag}:letters_old".encode()
-        #: hash: digest of a writer -> its last chunk that was appended
-        self.ledger = f"{tag}:ledger".encode()
-        #: zset: those digests, by the time they expire
-        self.ledger_ends = f"{tag}:ledger_ends".encode()
-        #: hash with an expiry: chunks that wait to be published, and what is being published
-        self.stages = f"{tag}:stages".encode()
-        #: hash: id -> subscription
-        self.subscriptions = f"{tag}:subscriptions".encode()
-        #: hash: subscriber -> id of its subscription
-        self.subscribers = f"{tag}:subscribers".encode()
-        #: zset, score 0: ids of subscriptions
-        self.subscription_ids = f"{tag}:subscription_ids".encode()
-        #: zset: ids of subscriptions, by expiry
-        self.subscription_ends = f"{tag}:subscription_ends".encode()
-        #: stream: what was posted and is yet to be dispatched to the subscriptions
-        self.deliveries = f"{tag}:deliveries".encode()
-        #: hash: <subscription> <rank> -> a delivery that is tried again, waits, or was given up
-        self.pending = f"{tag}:pending".encode()
-        #: zset, score 0: those that are not given up
-        self.pending_ids = f"{tag}:pending_ids".encode()
-        #: zset: those that are tried again, and subscriptions whose others wait, by when
-        self.pending_due = f"{tag}:pending_due".encode()
-        #: zset: all of them, by the expiry of the message
-        self.pending_ends = f"{tag}:pending_ends".encode()
-        #: hash: <subscription> and what -> how its deliveries go
-        self.delivery_states = f"{tag}:delivery_states".encode()
-        #: string with an expiry: the notifier that delivers
-        self.delivery_lease = f"{tag}:delivery_lease".encode()
+        self.queue = tag = b"zr:{%b}" % of_queue
+        self.messages, self.bodies = tag + b":messages", tag + b":bodies"
+        self.ready, self.claimed = tag + b":ready", tag + b":claimed"
+        self.delayed, self.expiry, self.holds = tag + b":delayed", tag + b":expiry", tag + b":holds"
+        self.claims, self.leases, self.spent = tag + b":claims", tag + b":leases", tag + b":spent"
+        self.idempotency, self.idempotency_old = tag + b":idempotency", tag + b":idempotency_old"
+        self.dead_letters, self.dead_letters_old = tag + b":letters", tag + b":letters_old"
+        self.ledger, self.ledger_ends = tag + b":ledger", tag + b":ledger_ends"
+        self.stages, self.subscriptions = tag + b":stages", tag + b":subscriptions"
+        self.subscribers, self.subscription_ids = tag + b":subscribers", tag + b":subscription_ids"
+        self.subscription_ends, self.deliveries = tag + b":subscription_ends", tag + b":deliveries"
+        self.pending, self.pending_ids = tag + b":pending", tag + b":pending_ids"
+        self.pending_due, self.pending_ends = tag + b":pending_due", tag + b":pending_ends"
+        self.delivery_states = tag + b":delivery_states"
+        self.delivery_lease, self.move_lock = tag + b":delivery_lease", tag + b":gate"
+        self.feed, self.live = tag + b":feed", tag + b":live"
+        self.reserved_epoch = _RESERVED_EPOCH + b"{%b}" % of_queue
         slot = slot_indexes.slot_of(of_queue)
-        #: zset of all queues in this one's slot with deliveries, by when the next is due
         self.delivery_index = slot_indexes.of_deliveries()[slot]
-        #: zset of all queues in this one's slot, by when they are to be swept next
         self.sweep_index = slot_indexes.of_sweeps()[slot]
-        #: string: the move lock, while the queue moves between stores
-        self.move_lock = f"{tag}:gate".encode()
-        #: string with an expiry: the reserved epoch of a queue that does not exist
-        self.reserved_epoch = _RESERVED_EPOCH + name.encode()
-        #: channel: how many messages were posted or became ready
-        self.feed = f"{tag}:feed".encode()
-        #: channel: messages as they are posted, if the feed has subscribers
-        self.live = f"{tag}:live".encode()
 
 
 #: What is stored of each message.
@@ -197,32 +179,18 @@ class FigureKeys:
     """The keys of a queue that its figures are read from: few, for many queues at once."""
 
     __slots__ = (
-        "bodies",
-        "claimed",
-        "claims",
-        "delayed",
-        "delivery_states",
-        "expiry",
-        "holds",
-        "leases",
-        "messages",
-        "queue",
-        "subscription_ends",
+        *("queue", "messages", "bodies", "claimed", "delayed", "expiry", "holds", "claims"),
+        *("leases", "subscription_ends", "delivery_states"),
     )
 
     def __init__(self, project: str, queue: str) -> None:
         # As in `QueueKeys`, which takes five times as long; and its cache is for hot queues.
         self.queue = tag = b"zr:{%b}" % entry(project, queue)
-        self.messages = tag + b":messages"
-        self.bodies = tag + b":bodies"
-        self.claimed = tag + b":claimed"
-        self.delayed = tag + b":delayed"
-        self.expiry = tag + b":expiry"
-        self.holds = tag + b":holds"
-        self.claims = tag + b":claims"
-        self.leases = tag + b":leases"
+        self.messages, self.bodies = tag + b":messages", tag + b":bodies"
+        self.claimed, self.delayed = tag + b":claimed", tag + b":delayed"
+        self.expiry, self.holds, self.claims = tag + b":expiry", tag + b":holds", tag + b":claims"
+        self.leases, self.delivery_states = tag + b":leases", tag + b":delivery_states"
         self.subscription_ends = tag + b":subscription_ends"
-        self.delivery_states = tag + b":delivery_states"
 
 
 class TermKeys:
@@ -269,6 +237,9 @@ class ProjectKeys:
         self.queues = _LIST + quote(project, safe="").encode()
         #: zset, score 0: names of the queues that are topics
         self.topics = self.queues + _OF_TOPICS
+
+    def listing(self, *, topics: bool) -> bytes:
+        return self.topics if topics else self.queues
 
     def list_of(self, queue: str) -> bytes:
         """Returns the list that has a queue."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import slot_indexes
@@ -26,26 +25,6 @@ from zaqar_redis.keyspace.pubsub import (
 
 #: What the listener of a node has that has no permanent channel; the tag is in a slot of the node.
 _IDLE = b"zr:idle:{%b}"
-
-
-class Listener(Protocol):
-    """Subscriptions to channels, which survive the loss of a connection."""
-
-    #: None: not known yet
-    commands: PubSubCommands | None
-
-    def start(self, *permanent: bytes) -> None: ...
-
-    async def close(self) -> None: ...
-
-    @property
-    def live(self) -> bool: ...
-
-    async def subscribe(self, name: bytes) -> None: ...
-
-    async def unsubscribe(self, name: bytes) -> None: ...
-
-    async def confirmed(self, name: bytes) -> None: ...
 
 
 def listen(
@@ -192,3 +171,7 @@ class ClusterListener:
         )
         listener.start(_IDLE % self._client.tag_on(node))
         return listener
+
+
+#: Subscriptions to channels, which survive the loss of a connection.
+Listener = PubSubListener | ClusterListener

@@ -7,38 +7,29 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from redis.exceptions import RedisError
 
 from zaqar_redis import errors
+from zaqar_redis.keyspace.batch import PendingCommand
 from zaqar_redis.keyspace.script import RedisCommand
 
 #: Seconds to wait for a slot that is being moved; keys move in less than a millisecond each.
 PAUSE_SECONDS = 0.02
 
 
-class HeldCommand(NamedTuple):
-    command: RedisCommand
-    answer: asyncio.Future[Any]
-    deadline: float
-
-    def fail(self, error: Exception) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
-
-
 class MovingSlot:
     """The commands of a slot, in their order: first those that a node has sent elsewhere."""
 
     def __init__(self) -> None:
-        self.refused: deque[tuple[HeldCommand, RedisError]] = deque()
-        self.waiting: deque[HeldCommand] = deque()
+        self.refused: deque[tuple[PendingCommand, RedisError]] = deque()
+        self.waiting: deque[PendingCommand] = deque()
 
     def __len__(self) -> int:
         return len(self.refused) + len(self.waiting)
 
-    def __iter__(self) -> Iterator[HeldCommand]:
+    def __iter__(self) -> Iterator[PendingCommand]:
         return itertools.chain((held for held, _ in self.refused), self.waiting)
 
 

@@ -7,7 +7,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import redis
 import redis.asyncio
@@ -24,10 +24,6 @@ from zaqar_redis.metrics import definitions as metrics
 _SILENCE_SECONDS = 0.5
 
 
-class _Primary(Protocol):
-    def call(self, call: RedisCommand) -> asyncio.Future[Any]: ...
-
-
 class ReplicaReader:
     """Sends calls to a replica; the primary answers what the replica does not.
 
@@ -36,7 +32,7 @@ class ReplicaReader:
 
     def __init__(
         self,
-        primary: _Primary,
+        primary: Any,
         replicas: redis.asyncio.ConnectionPool,
         settings: BatchSettings,
         name: str,
@@ -58,21 +54,12 @@ class ReplicaReader:
     def call(self, call: RedisCommand) -> asyncio.Future[Any]:
         replica = self._replica
         if not replica.is_connected or replica.oldest > _SILENCE_SECONDS:
-            return self._primary.call(call)
+            primary: asyncio.Future[Any] = self._primary.call(call)
+            return primary
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        replica.send(call).add_done_callback(partial(self._pass_on, call, answer))
+        ask_primary = partial(self._primary.call, call)
+        replica.send(call).add_done_callback(partial(_pass_on, answer, ask_primary))
         return answer
-
-    def _pass_on(
-        self, call: RedisCommand, answer: asyncio.Future[Any], told: asyncio.Future[Any]
-    ) -> None:
-        refusal = told.exception()
-        if answer.done():
-            return
-        if refusal is None:
-            answer.set_result(told.result())
-        else:
-            self._primary.call(call).add_done_callback(partial(_copy, answer))
 
 
 class NodeReaders:
@@ -149,11 +136,18 @@ def _unchanged(refusal: RedisError) -> Exception:
     return refusal  # nobody sees it: the primary is asked
 
 
-def _copy(answer: asyncio.Future[Any], told: asyncio.Future[Any]) -> None:
+def _pass_on(
+    answer: asyncio.Future[Any],
+    otherwise: Callable[[], asyncio.Future[Any]] | None,
+    told: asyncio.Future[Any],
+) -> None:
+    """*otherwise*: asks another one, in the place of what refuses."""
     error = told.exception()
     if answer.done():
         return
     if error is None:
         answer.set_result(told.result())
-    else:
+    elif otherwise is None:
         answer.set_exception(error)
+    else:
+        otherwise().add_done_callback(partial(_pass_on, answer, None))

@@ -5,25 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import hiredis
 from redis.asyncio.connection import AbstractConnection
 
 #: Bytes that are read at once: some hundred replies.
 _READ_SIZE = 64 * 1024
-#: What `ReplyStream.next` returns when no whole reply is left.
+#: What comes in the place of a reply when no whole one is left.
 NO_REPLY = object()
-
-
-class ReplyStream(Protocol):
-    """The replies of a connection, several of which may arrive at once."""
-
-    async def receive(self) -> None:
-        """Waits for more.  Raises ConnectionError when the peer has closed the connection."""
-
-    def next(self) -> Any:
-        """Returns the next reply, or the error that it is; NO_REPLY when none is there."""
 
 
 class ParsedReplies:
@@ -33,9 +23,11 @@ class ParsedReplies:
         self._stream = cast(asyncio.StreamReader, connection._reader)
         parse_error = connection._parser.parse_error
         self._reader = hiredis.Reader(replyError=parse_error, notEnoughData=NO_REPLY)
+        #: returns the next reply, or the error that it is; NO_REPLY when none is there
         self.next = self._reader.gets
 
     async def receive(self) -> None:
+        """Waits for more.  Raises ConnectionError when the peer has closed the connection."""
         data = await self._stream.read(_READ_SIZE)
         if not data:
             raise ConnectionError("the server closed the connection")
@@ -59,7 +51,7 @@ class FakeReplies:
         return reply
 
 
-def reply_stream(connection: AbstractConnection) -> ReplyStream:
+def reply_stream(connection: AbstractConnection) -> ParsedReplies | FakeReplies:
     """Returns the replies of an open connection, from now on."""
     is_real = isinstance(connection._reader, asyncio.StreamReader)
     return ParsedReplies(connection) if is_real else FakeReplies(connection)

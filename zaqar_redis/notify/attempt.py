@@ -7,14 +7,17 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.notify.items import Item
-from zaqar_redis.notify.limits import DeliverySlots, WaitingLane
-from zaqar_redis.notify.pace import Pace
+from zaqar_redis.notify.limits import DeliverySlots
 from zaqar_redis.notify.store_watch import StoreWatch
 from zaqar_redis.notify.target import Delivery, Outcome, Result, Target
+from zaqar_redis.rate_limiter import RateLimiter
+
+if TYPE_CHECKING:
+    from zaqar_redis.notify.lane import Lane
 
 LOG = logging.getLogger(__name__)
 
@@ -33,41 +36,21 @@ async def attempt(target: Target, delivery: Delivery) -> Result:
     return result
 
 
-class AttemptingLane(WaitingLane, Protocol):
-    """What has attempts made."""
-
-    @property
-    def has_items(self) -> bool:
-        """Whether some wait for their turn."""
-
-    @property
-    def attempts_max(self) -> int:
-        """How many may be under way."""
-
-    def next_chunk(self) -> Sequence[Item]:
-        """Removes what goes into one attempt; nothing: nothing waits for its turn."""
-
-    async def attempt(self, chunk: Sequence[Item]) -> None:
-        """Makes one, and settles how that went."""
-
-
 class LaneAttempts:
     """The attempts of a lane: as many at a time as its subscription and the process allow."""
 
-    def __init__(
-        self, lane: AttemptingLane, slots: DeliverySlots, watch: StoreWatch, rate: float
-    ) -> None:
+    def __init__(self, lane: Lane, slots: DeliverySlots, watch: StoreWatch, rate: float) -> None:
         """*rate*: messages a second; 0: as many as can be."""
         self._lane = lane
         self._slots = slots
         self._watch = watch
         self._running = 0
-        self._pace = Pace(rate)
+        self._pace = RateLimiter(rate)
         self._timer: asyncio.TimerHandle | None = None
         self._pumps_soon = False
 
     def set_rate(self, rate: float) -> None:
-        self._pace.set_rate(rate)
+        self._pace.rate = rate
 
     def pump_soon(self) -> None:
         """Begins attempts when all that is offered at once is there: it goes in one batch."""
@@ -84,7 +67,7 @@ class LaneAttempts:
         self.stop()  # each timer that is left would set another one
         lane = self._lane
         while lane.has_items and self._running < lane.attempts_max and self._may_begin():
-            if wait := self._pace.wait():
+            if wait := self._pace.delay():
                 self._timer = asyncio.get_running_loop().call_later(wait, self.pump)
                 return
             if chunk := self._next_chunk():
@@ -107,7 +90,7 @@ class LaneAttempts:
 
     def _next_chunk(self) -> Sequence[Item]:
         chunk = self._lane.next_chunk()
-        self._pace.note(len(chunk))
+        self._pace.advance(len(chunk))
         self._running += bool(chunk)
         return chunk
 
@@ -128,7 +111,7 @@ class LaneAttempts:
             return ()
         if not self._slots.may_go_on(lane):  # another lane waits for its slot
             return ()
-        return () if self._pace.wait() else self._next_chunk()
+        return () if self._pace.delay() else self._next_chunk()
 
     async def _run_other(self, other: Coroutine[Any, Any, None]) -> None:
         try:

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from zaqar_redis import errors
 from zaqar_redis.notify.target import HOPS_MAX, Result
-from zaqar_redis.records import IdempotencyKey, Message, NewMessage
+from zaqar_redis.records import IdempotencyKey, Message
 from zaqar_redis.storage.contract import PostDeadLetter
-
-#: Milliseconds for which a dead-letter queue recognises a message.
-_WINDOW_MS = 24 * 3600 * 1000
 
 
 class DeadLetters:
@@ -30,17 +29,9 @@ class DeadLetters:
             "delivery-error": result.error,
             "delivery-status": result.status,
         }
-        letter = NewMessage(
-            body=message.body,
-            ttl=message.ttl,
-            delay=0,
-            checksum=message.checksum,
-            origin=self._queue,
-            encrypted=message.encrypted,
+        letter = replace(
+            message.copied(self._queue, message.hops + 1),
             attributes={**(message.attributes or {}), **reason},
-            hops=message.hops + 1,
         )
-        key = IdempotencyKey(
-            key=f"undelivered {subscription} {message.id}", fingerprint=b"", window=_WINDOW_MS
-        )
+        key = IdempotencyKey.of_day(f"undelivered {subscription} {message.id}")
         await self._post(self._project, queue, letter, client=message.client, idempotency_key=key)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from zaqar_redis.notify.target import Delivery
 from zaqar_redis.records import Message, Subscription
@@ -13,17 +14,16 @@ from zaqar_redis.service.subscription_options import SubscriptionOptions
 from zaqar_redis.storage.deliveries import EnteredMessage, PendingDelivery
 
 
+@dataclass(slots=True, eq=False)
 class EntryWork:
     """An entry, and how many deliveries of it are not made yet."""
 
-    __slots__ = ("began", "id", "left", "size")
-
-    def __init__(self, id: bytes, size: int, began: float) -> None:
-        """*size*: bytes of its messages; *began*: the event loop's time."""
-        self.id = id
-        self.left = 0
-        self.size = size
-        self.began = began
+    id: bytes
+    #: bytes of its messages
+    size: int
+    #: the event loop's time
+    began: float
+    left: int = 0
 
 
 class Item:

@@ -6,14 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zaqar_redis.notify import schedule
-from zaqar_redis.notify.clock import StoreClock
 from zaqar_redis.notify.dead_letters import DeadLetters
 from zaqar_redis.notify.failures import FailureRuns
 from zaqar_redis.notify.in_flight import InFlight
 from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.limits import DeliverySlots
 from zaqar_redis.notify.settlement import DeliverySettlement
-from zaqar_redis.notify.store_watch import StoreWatch
+from zaqar_redis.notify.store_watch import StoreClock, StoreWatch
 from zaqar_redis.notify.target import Result, Target
 from zaqar_redis.records import Subscription
 from zaqar_redis.retry_policies import DeliveryRetryPolicy

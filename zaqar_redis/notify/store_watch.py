@@ -32,3 +32,24 @@ class StoreWatch:
         """Returns whether it was away."""
         was_away, self.is_away = self.is_away, False
         return was_away
+
+
+class StoreClock:
+    """The store's clock, as far as its last answer tells."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        #: the store's time less the event loop's, ms
+        self._offset = 0.0
+
+    def set(self, now: int) -> None:
+        """*now*: what the store has just told, ms."""
+        self._offset = now - self._loop.time() * 1000
+
+    def now(self) -> int:
+        """Returns the store's time, ms."""
+        return round(self._loop.time() * 1000 + self._offset)
+
+    def loop_time(self, time: int) -> float:
+        """Returns the event loop's time, s, at a time of the store."""
+        return (time - self._offset) / 1000

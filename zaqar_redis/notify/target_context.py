@@ -15,8 +15,6 @@ from zaqar_redis.storage.contract import PostDeadLetter
 
 
 class Channels(Protocol):
-    """The channels of this service."""
-
     def check(self, channel: str) -> None:
         """Raises BadRequest when there is no channel of this name."""
 
@@ -27,8 +25,6 @@ class Channels(Protocol):
 
 
 class TargetContext(Record, frozen=True):
-    """What targets may need of the service."""
-
     messages: MessageService
     #: posts what is not in order any more, once
     dead_letter: PostDeadLetter

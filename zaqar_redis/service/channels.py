@@ -11,7 +11,7 @@ import base64
 import binascii
 import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 from msgspec import Raw
@@ -315,31 +315,19 @@ def _payload(data: Raw, b64: str) -> Raw:
 _Handler = Callable[[ChannelService, Any], Coroutine[Any, Any, Any]]
 
 
-def _method(
-    kind: type[msgspec.Struct], run: _Handler
-) -> tuple[msgspec.json.Decoder[Any], _Handler]:
-    return msgspec.json.Decoder(kind), run
+def _method(name: str) -> tuple[msgspec.json.Decoder[Any], _Handler]:
+    run: _Handler = getattr(ChannelService, name)
+    return msgspec.json.Decoder(get_type_hints(run)["request"]), run
 
 
 #: Methods that Centrifugo does not have.
 _ROUTING = frozenset(("send", "topic_subscribe", "topic_unsubscribe", "topic_subscribers"))
+#: By name: what decodes its request, and what answers it.
 METHODS = {
-    "publish": _method(server_api.ApiPublishRequest, ChannelService.publish),
-    "broadcast": _method(server_api.BroadcastRequest, ChannelService.broadcast),
-    "subscribe": _method(server_api.ApiSubscribeRequest, ChannelService.subscribe),
-    "unsubscribe": _method(server_api.ApiUnsubscribeRequest, ChannelService.unsubscribe),
-    "disconnect": _method(server_api.DisconnectRequest, ChannelService.disconnect),
-    "refresh": _method(server_api.ApiRefreshRequest, ChannelService.refresh),
-    "presence": _method(wire.PresenceRequest, ChannelService.presence),
-    "presence_stats": _method(wire.PresenceStatsRequest, ChannelService.presence_stats),
-    "history": _method(wire.HistoryRequest, ChannelService.history),
-    "history_remove": _method(server_api.HistoryRemoveRequest, ChannelService.history_remove),
-    "channels": _method(server_api.ChannelsRequest, ChannelService.channels),
-    "info": _method(server_api.InfoRequest, ChannelService.info),
-    "send": _method(server_api.ApiSendRequest, ChannelService.send),
-    "topic_subscribe": _method(server_api.TopicRequest, ChannelService.topic_subscribe),
-    "topic_unsubscribe": _method(server_api.TopicRequest, ChannelService.topic_unsubscribe),
-    "topic_subscribers": _method(server_api.TopicRequest, ChannelService.topic_subscribers),
-    "rpc": _method(server_api.ApiRPCRequest, ChannelService.rpc),
-    "batch": _method(server_api.BatchRequest, ChannelService.batch),
+    name: _method(name)
+    for name in (
+        *("publish", "broadcast", "subscribe", "unsubscribe", "disconnect", "refresh"),
+        *("presence", "presence_stats", "history", "history_remove", "channels", "info"),
+        *("send", "topic_subscribe", "topic_unsubscribe", "topic_subscribers", "rpc", "batch"),
+    )
 }

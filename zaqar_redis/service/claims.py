@@ -88,9 +88,8 @@ class ClaimService(ComposedVerbs):
         if not updated:
             raise _missing(claim)
 
-    @verb
-    def delete(self, project: str, queue: str, claim: str) -> Steps[None]:
-        yield self._store.delete(project, queue, claim)
+    def delete(self, project: str, queue: str, claim: str) -> Awaitable[None]:
+        return self._store.delete(project, queue, claim)
 
 
 def _has_messages(result: ClaimResult) -> bool:

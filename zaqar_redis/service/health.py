@@ -143,63 +143,55 @@ async def _check(driver: Driver | None) -> StoreHealth:
         await driver.ping()
     except errors.StoreUnavailable:
         return StoreHealth(False, {})
-    return StoreHealth(True, await _Operations(driver).run())
+    return StoreHealth(True, await _operations(driver))
 
 
-class _Operations:
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+async def _operations(driver: Driver) -> dict[str, OperationCheck]:
+    project, queue = f"health-{uuid.uuid4()}", "health"
+    queues, messages, claims = driver.queues, driver.messages, driver.claims
+    message = NewMessage(body=b'{"health": "check"}', ttl=60)
+    status: dict[str, OperationCheck] = {}
 
-    async def run(self) -> dict[str, OperationCheck]:
-        project, queue = f"health-{uuid.uuid4()}", "health"
-        queues, messages = self._driver.queues, self._driver.messages
-        claims = self._driver.claims
-        message = NewMessage(body=b'{"health": "check"}', ttl=60)
-        status: dict[str, OperationCheck] = {}
-
-        async def timed(name: str, operation: Awaitable[Any]) -> Any:
-            start = time.monotonic()
-            try:
-                answer = await operation
-            except errors.Unavailable as error:
-                seconds = time.monotonic() - start
-                status[name] = OperationCheck(False, seconds, ref=str(uuid.uuid4()))
-                raise error
-            status[name] = OperationCheck(True, time.monotonic() - start)
-            return answer
-
+    async def timed(name: str, operation: Awaitable[Any]) -> Any:
+        start = time.monotonic()
         try:
-            await timed("create_queue", queues.create(project, queue, {}))
-            posted = await timed(
-                "post_messages",
-                messages.post(
-                    project, queue, [message] * _MESSAGES, client="health", default_ttl=60, size=0
-                ),
-            )
-            claimed = await timed(
-                "claim_messages", claims.create(project, queue, ttl=60, grace=60, limit=1)
-            )
-            await timed(
-                "list_messages",
-                messages.list(project, queue, MessageListing(10)),
-            )
-            first, *others = posted.ids
-            await timed(
-                "delete_messages",
-                messages.delete(project, queue, [first], claims=[claimed.claim_id], force=False),
-            )
-            await timed("delete_claim", claims.delete(project, queue, claimed.claim_id))
-            await timed(
-                "bulk_delete_messages",
-                messages.delete(project, queue, others, claims=None, force=True),
-            )
+            answer = await operation
         except errors.Unavailable as error:
-            LOG.warning(
-                "the health check failed: %s",
-                errors.reason(error),
-                extra={"action": "check_failed"},
-            )
-        # Also after a failure: no queue may be left behind.
-        with contextlib.suppress(errors.Unavailable):
-            await timed("delete_queue", queues.delete(project, queue))
-        return status
+            seconds = time.monotonic() - start
+            status[name] = OperationCheck(False, seconds, ref=str(uuid.uuid4()))
+            raise error
+        status[name] = OperationCheck(True, time.monotonic() - start)
+        return answer
+
+    try:
+        await timed("create_queue", queues.create(project, queue, {}))
+        posted = await timed(
+            "post_messages",
+            messages.post(
+                project, queue, [message] * _MESSAGES, client="health", default_ttl=60, size=0
+            ),
+        )
+        claimed = await timed(
+            "claim_messages", claims.create(project, queue, ttl=60, grace=60, limit=1)
+        )
+        await timed("list_messages", messages.list(project, queue, MessageListing(10)))
+        first, *others = posted.ids
+        await timed(
+            "delete_messages",
+            messages.delete(project, queue, [first], claims=[claimed.claim_id], force=False),
+        )
+        await timed("delete_claim", claims.delete(project, queue, claimed.claim_id))
+        await timed(
+            "bulk_delete_messages",
+            messages.delete(project, queue, others, claims=None, force=True),
+        )
+    except errors.Unavailable as error:
+        LOG.warning(
+            "the health check failed: %s",
+            errors.reason(error),
+            extra={"action": "check_failed"},
+        )
+    # Also after a failure: no queue may be left behind.
+    with contextlib.suppress(errors.Unavailable):
+        await timed("delete_queue", queues.delete(project, queue))
+    return status

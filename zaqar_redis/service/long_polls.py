@@ -15,19 +15,14 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from zaqar_redis import errors
+from zaqar_redis.records import ClaimResult, Message, Page
 from zaqar_redis.service.requests_in_flight import RequestsInFlight
 from zaqar_redis.storage.watched import Feed
 
-
-class PollResult(Protocol):
-    @property
-    def next_visible_ms(self) -> int | None:
-        """Milliseconds until something may become visible by itself."""
-
-
+PollResult = Page[Message] | ClaimResult
 A = TypeVar("A", bound=PollResult)
 
 #: Seconds between polls without a hint: what a lost hint costs at most.

@@ -171,10 +171,9 @@ class MessageService(ComposedVerbs):
         self._check_number("ids", ids)
         return self.decrypted(project, (yield self._store.get(project, queue, ids)))
 
-    @verb
-    def delete(self, project: str, queue: str, message: str, claim: str | None) -> Steps[None]:
+    def delete(self, project: str, queue: str, message: str, claim: str | None) -> Awaitable[None]:
         claims = None if claim is None else [claim]
-        yield self._store.delete(project, queue, [message], claims=claims, force=False)
+        return self._store.delete(project, queue, [message], claims=claims, force=False)
 
     @verb
     def delete_many(

@@ -67,9 +67,9 @@ class OverviewService:
             self._queues.get(project, PATIENCE),
             self._queues.get(project, PATIENCE, topics=True),
             self._queue_alarms(project),
-            self._stores.reports(PATIENCE) if everything else _none(),
-            self._nodes.reports() if everything and self._nodes is not None else _none(),
-            self._largest_queues() if everything else _nothing(),
+            self._stores.reports(PATIENCE) if everything else _absent([]),
+            self._nodes.reports() if everything and self._nodes is not None else _absent([]),
+            self._largest_queues() if everything else _absent({}),
         )
         away = {store.name for store in stores if not store.available}
         missing: Sequence[tuple[str, float]] = ()
@@ -137,12 +137,8 @@ def _of_store(
     return largest.get(store.name, ()) if store.kind == "queues" else ()
 
 
-async def _none() -> list[T]:
-    return []
-
-
-async def _nothing() -> dict[str, T]:
-    return {}
+async def _absent(value: T) -> T:
+    return value
 
 
 class OperatorServices:

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -53,6 +54,9 @@ SortColumn = Literal[
     "subscriptions",
 ]
 
+#: Of these that are figures of a queue at a moment.
+_STATES = ("free", "claimed", "delayed", "total")
+
 
 class QueueRow(Struct, gc=False):
     """A queue or topic, as it is listed."""
@@ -73,22 +77,6 @@ class QueueRow(Struct, gc=False):
     dead_letters: int = 0
     #: it is the dead-letter queue of another one
     is_dead_letter_queue: bool = False
-
-    @property
-    def free(self) -> int:
-        return self.figures.free
-
-    @property
-    def claimed(self) -> int:
-        return self.figures.claimed
-
-    @property
-    def delayed(self) -> int:
-        return self.figures.delayed
-
-    @property
-    def total(self) -> int:
-        return self.figures.total
 
     @property
     def subscriptions(self) -> int:
@@ -173,14 +161,9 @@ class QueueFilter(Struct, frozen=True):
     def key(self) -> Callable[[QueueRow], Any]:
         if self.sort == "name":
             return lambda row: row.name
-        name = self.sort
-        missing = -1
-
-        def value(row: QueueRow) -> float:
-            found = getattr(row, name)
-            return missing if found is None else found
-
-        return value
+        name = f"figures.{self.sort}" if self.sort in _STATES else self.sort
+        value = attrgetter(name)
+        return lambda row: -1 if (found := value(row)) is None else found
 
 
 async def select(

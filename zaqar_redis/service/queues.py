@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any
 
@@ -62,11 +62,9 @@ class QueueService(ComposedVerbs):
         found: Queue | None = yield self._store.get(project, queue)
         return self.shown(queue, found.metadata if found else {})
 
-    @verb
-    def find(self, project: str, queue: str) -> Steps[Queue | None]:
+    def find(self, project: str, queue: str) -> Awaitable[Queue | None]:
         """Returns the queue with the metadata that it was given, or None."""
-        found: Queue | None = yield self._store.get(project, queue)
-        return found
+        return self._store.get(project, queue)
 
     @verb
     def differing(self, project: str, queue: str, metadata: dict[str, Any]) -> Steps[list[str]]:
@@ -95,9 +93,8 @@ class QueueService(ComposedVerbs):
                 return self.shown(queue, metadata)
         raise errors.Conflict(why=f"The {rules.described(queue)} is being changed by others.")
 
-    @verb
-    def delete(self, project: str, queue: str) -> Steps[None]:
-        yield self._store.delete(project, queue)
+    def delete(self, project: str, queue: str) -> Awaitable[None]:
+        return self._store.delete(project, queue)
 
     @verb
     def list(
@@ -133,19 +130,14 @@ class QueueService(ComposedVerbs):
         page: Page[Queue] = yield self._store.list(project, marker, most, chosen, topics=topics)
         return PartialPage(page.items, page.marker)
 
-    @verb
-    def count(self, project: str) -> Steps[int]:
-        count: int = yield self._store.count(project)
-        return count
+    def count(self, project: str) -> Awaitable[int]:
+        return self._store.count(project)
 
-    @verb
-    def stats(self, project: str, queue: str) -> Steps[Stats]:
-        stats: Stats = yield self._store.stats(project, queue)
-        return stats
+    def stats(self, project: str, queue: str) -> Awaitable[Stats]:
+        return self._store.stats(project, queue)
 
-    @verb
-    def purge(self, project: str, queue: str) -> Steps[None]:
-        yield self._store.purge(project, queue)
+    def purge(self, project: str, queue: str) -> Awaitable[None]:
+        return self._store.purge(project, queue)
 
     def shown(self, queue: str, metadata: dict[str, Any]) -> dict[str, Any]:
         """Returns the metadata, with defaults for reserved attributes that are not set.

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -173,13 +173,11 @@ class SubscriptionService(ComposedVerbs):
             raise _missing(queue, id)
         return found
 
-    @verb
     def list(
         self, project: str, queue: str, marker: str | None, limit: int | None
-    ) -> Steps[Page[Subscription]]:
+    ) -> Awaitable[Page[Subscription]]:
         most = rules.limit(limit, self._limits.max_subscriptions_per_page)
-        page: Page[Subscription] = yield self._store.list(project, queue, marker or "", most)
-        return page
+        return self._store.list(project, queue, marker or "", most)
 
     @verb
     def update(

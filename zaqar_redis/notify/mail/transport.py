@@ -1,26 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract of what sends mails, and whether that works at the moment."""
+"""Whether mails can be sent, for what sends them."""
 
 from __future__ import annotations
 
 import logging
-from typing import Protocol
 
-from zaqar_redis.notify.mail.writer import Mail
 from zaqar_redis.notify.target import Outcome, Result
 
 LOG = logging.getLogger(__name__)
 
 #: Characters of an answer that are kept.
 ANSWER_MAX = 1024
-
-
-class MailTransport(Protocol):
-    async def send(self, mail: Mail) -> Result:
-        """Attempts it once; raises nothing.  The caller limits the time, by cancelling it."""
-
-    async def close(self) -> None:
-        """Closes every connection."""
 
 
 class MailHealth:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hmac
 import logging
 import math
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, cast
 
@@ -26,7 +27,6 @@ from zaqar_redis import errors
 from zaqar_redis.notify import addresses, answers, payloads
 from zaqar_redis.notify.addresses import AddressGuard, SystemResolver
 from zaqar_redis.notify.settings import HttpSettings
-from zaqar_redis.notify.signatures import signed_headers
 from zaqar_redis.notify.target import Delivery, Outcome, Result
 from zaqar_redis.notify.target_context import TargetContext
 from zaqar_redis.service.subscription_options import SubscriptionOptions, check_headers
@@ -34,6 +34,7 @@ from zaqar_redis.service.subscription_options import SubscriptionOptions, check_
 LOG = logging.getLogger(__name__)
 
 _SCHEMES = ("http", "https")
+_SECRET_PREFIX = "whsec_"  # noqa: S105  what a secret begins with
 #: Characters of a part of a name.
 _LABEL_MAX = 63
 #: Bytes of an answer that are read; then the connection is closed. Webhooks' answers are short, and
@@ -268,6 +269,33 @@ def _attempt(delivery: Delivery, uri: str, headers: Mapping[str, str]) -> _Attem
     signed = signed_headers(options.secrets, delivery.id, int(time.time()), payload.body)
     given = {**_given_headers(options), **headers}
     return _Attempt(uri, payload.body, payload.headers | signed, given)
+
+
+def signed_headers(secrets: Sequence[str], id: str, timestamp: int, body: bytes) -> dict[str, str]:
+    """Returns the headers of a webhook, by which receivers know who sends it, and when.
+
+    Standard Webhooks 1.0, one signature for each secret:
+    https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+
+    *id*: the same in each attempt, so that receivers recognise a repetition.  *timestamp*: of the
+    attempt, in seconds.  Without secrets there is no signature.
+    """
+    headers = {"webhook-id": id, "webhook-timestamp": str(timestamp)}
+    if secrets:
+        # Spec: "the id, timestamp, and payload", joined by full stops
+        content = f"{id}.{timestamp}.".encode() + body
+        headers["webhook-signature"] = " ".join(_signature(each, content) for each in secrets)
+    return headers
+
+
+def _signature(secret: str, content: bytes) -> str:
+    digest = hmac.digest(_key(secret), content, "sha256")
+    return f"v1,{base64.b64encode(digest).decode()}"
+
+
+@lru_cache(maxsize=1024)
+def _key(secret: str) -> bytes:
+    return base64.b64decode(secret.removeprefix(_SECRET_PREFIX))
 
 
 # aiohttp asks a URL again and again for what yarl keeps in that object.

@@ -10,7 +10,6 @@ from zaqar_redis.notify.mail import addressing
 from zaqar_redis.notify.mail.command import CommandTransport
 from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.mail.smtp import SmtpTransport
-from zaqar_redis.notify.mail.transport import MailTransport
 from zaqar_redis.notify.mail.writer import MailWriter
 from zaqar_redis.notify.target import Delivery, Outcome, Result
 from zaqar_redis.notify.target_context import TargetContext
@@ -24,11 +23,9 @@ class MailTarget:
     def __init__(self, settings: MailSettings) -> None:
         """Raises BadConfiguration."""
         self._writer = MailWriter(settings)
-        self._transport: MailTransport = (
-            SmtpTransport(settings)
-            if settings.smtp_mode == "self_local"
-            else CommandTransport(settings)
-        )
+        transport = SmtpTransport if settings.smtp_mode == "self_local" else CommandTransport
+        #: its `send` raises nothing, and may be cancelled
+        self._transport: SmtpTransport | CommandTransport = transport(settings)
 
     def check(self, subscriber: str, options: SubscriptionOptions) -> None:
         addressing.parse(subscriber, options.raw, self._writer.sender)

@@ -4,20 +4,12 @@
 from __future__ import annotations
 
 from zaqar_redis import errors, rules
-from zaqar_redis.notify.target import (
-    DELIVERED,
-    HOPS_MAX,
-    Delivery,
-    Outcome,
-    Result,
-)
+from zaqar_redis.notify.target import DELIVERED, HOPS_MAX, Delivery, Outcome, Result
 from zaqar_redis.notify.target_context import TargetContext
-from zaqar_redis.records import Forwarding, IdempotencyKey, Message, NewMessage
+from zaqar_redis.records import Forwarding, IdempotencyKey
 from zaqar_redis.service.subscription_options import SubscriptionOptions
 
 _SCHEME = "queue:"
-#: Milliseconds for which a replayed message is recognised.
-_REPLAY_WINDOW_MS = 24 * 3600 * 1000
 
 
 class QueueTarget:
@@ -57,18 +49,18 @@ class QueueTarget:
         await self._messages.forward(
             delivery.project,
             queue,
-            [_forwarded(message) for message in delivery.originals],
+            [message.copied(hops=message.hops + 1) for message in delivery.originals],
             Forwarding("\n".join(source), [message.rank for message in delivery.originals]),
         )
 
     async def _replay(self, delivery: Delivery, queue: str) -> None:
         """Posts a message that is older than those that were forwarded since."""
         (message,) = delivery.originals
-        key = IdempotencyKey(f"replayed {delivery.id}", b"", _REPLAY_WINDOW_MS)
+        key = IdempotencyKey.of_day(f"replayed {delivery.id}")
         await self._dead_letter(
             delivery.project,
             queue,
-            _forwarded(message),
+            message.copied(hops=message.hops + 1),
             client=message.client,
             idempotency_key=key,
         )
@@ -79,15 +71,3 @@ def _target_of(subscriber: str) -> str:
     if rules.is_topic(subscriber):
         return rules.topic(subscriber.removeprefix(rules.TOPIC_PREFIX))
     return rules.queue_name(subscriber.removeprefix(_SCHEME))
-
-
-def _forwarded(message: Message) -> NewMessage:
-    return NewMessage(
-        body=message.body,
-        ttl=message.ttl,
-        delay=0,
-        checksum=message.checksum,
-        encrypted=message.encrypted,
-        attributes=message.attributes,
-        hops=message.hops + 1,
-    )

@@ -24,6 +24,7 @@ from zaqar_redis.storage.pools.controllers import (
     RoutedSubscriptionDeliveries,
     RoutedSubscriptions,
 )
+from zaqar_redis.storage.pools.pool_stores import exists, opened
 from zaqar_redis.storage.pools.rebalance import Rebalancer
 from zaqar_redis.storage.pools.retry import DEFAULT_RETRY, RetryPolicy
 from zaqar_redis.storage.pools.router import Router, ServiceRouter
@@ -134,7 +135,8 @@ class PooledDriver:
         """
         await self.control.ping()
         names = [DEFAULT_POOL, *await self.router.stores.pools()]
-        return dict(zip(names, await asyncio.gather(*map(self._open_store, names)), strict=True))
+        drivers = await asyncio.gather(*map(self.router.stores.driver_or_none, names))
+        return dict(zip(names, drivers, strict=True))
 
     async def identity(self) -> str:
         return await self.router.stores.default.driver.identity()
@@ -145,30 +147,19 @@ class PooledDriver:
         Raises BadConfiguration when the URI cannot be used and StoreUnavailable when
         the store does not answer.
         """
-        driver = self.router.stores.open_pool(pool)
-        try:
-            await driver.start()
+        async with opened(self.router.stores.open_pool, pool) as driver:
             return await driver.identity()
-        finally:
-            await driver.close()
 
     async def has_any_queue(self, pool: Pool, placed: Sequence[CatalogueEntry]) -> bool:
         """Returns whether the store of a pool has one of these queues.
 
         Raises StoreUnavailable when it does not answer.
         """
-        driver = self.router.stores.open_pool(pool)
-        try:
-            await driver.start()
+        async with opened(self.router.stores.open_pool, pool) as driver:
             for each in placed:
-                try:
-                    if await driver.queues.get(each.project, each.queue) is not None:
-                        return True
-                except errors.MoveLocked:
+                if await exists(driver, each.project, each.queue):
                     return True
-            return False
-        finally:
-            await driver.close()
+        return False
 
     async def identities(self) -> dict[str, str]:
         """Returns the identity of every store that answers, by name."""
@@ -224,12 +215,6 @@ class PooledDriver:
             return False
         await catalogue.alive(placed.project, placed.queue)
         return True
-
-    async def _open_store(self, name: str) -> Driver | None:
-        try:
-            return (await self.router.stores.get(name)).driver
-        except (errors.Unavailable, errors.BadConfiguration):
-            return None
 
 
 async def _is_available(driver: Driver | None) -> bool:

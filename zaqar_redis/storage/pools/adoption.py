@@ -16,6 +16,7 @@ from zaqar_redis.pool_records import Pool
 from zaqar_redis.storage.contract import Driver, Ownership
 from zaqar_redis.storage.control import DEFAULT_POOL, Control
 from zaqar_redis.storage.formats import check_format, use_format
+from zaqar_redis.storage.pools.pool_stores import exists, opened
 
 
 class StoreAdoption:
@@ -45,7 +46,8 @@ class StoreAdoption:
 
         Raises FormatTooNew.
         """
-        async with self._store(pool) as (driver, ownership):
+        async with opened(self._open_pool, pool) as driver:
+            ownership = driver.ownership
             if ownership is None:
                 return
             await check_format(ownership.format, pool.name)
@@ -69,7 +71,8 @@ class StoreAdoption:
 
     async def take(self, pool: Pool) -> None:
         """Marks the store of a pool, and enters its queues in the catalogue.  Idempotent."""
-        async with self._store(pool) as (driver, ownership):
+        async with opened(self._open_pool, pool) as driver:
+            ownership = driver.ownership
             if ownership is None:
                 return
             await ownership.put(await self._control.installation())
@@ -81,7 +84,8 @@ class StoreAdoption:
     async def drop(self, pool: Pool) -> None:
         """Removes the mark from the store of a deleted pool, if it answers."""
         with contextlib.suppress(errors.Unavailable, errors.BadConfiguration):
-            async with self._store(pool) as (_, ownership):
+            async with opened(self._open_pool, pool) as driver:
+                ownership = driver.ownership
                 if ownership and await ownership.get() == await self._control.installation():
                     await ownership.drop()
 
@@ -99,24 +103,8 @@ class StoreAdoption:
         async for project, names in ownership.content():
             located = await asyncio.gather(*(locate(project, name) for name in names))
             for name, found in zip(names, located, strict=True):
-                if found.pool == pool.name or not await _exists(driver, project, name):
+                if found.pool == pool.name or not await exists(driver, project, name):
                     continue
                 # The default pool may have queues that are older than the catalogue.
-                at_default = not found.pool and await _exists(self._default, project, name)
+                at_default = not found.pool and await exists(self._default, project, name)
                 yield project, name, DEFAULT_POOL if at_default else found.pool
-
-    @contextlib.asynccontextmanager
-    async def _store(self, pool: Pool) -> AsyncIterator[tuple[Driver, Ownership | None]]:
-        driver = self._open_pool(pool)
-        try:
-            await driver.start()
-            yield driver, driver.ownership
-        finally:
-            await driver.close()
-
-
-async def _exists(driver: Driver, project: str, queue: str) -> bool:
-    try:
-        return await driver.queues.get(project, queue) is not None
-    except errors.MoveLocked:
-        return True

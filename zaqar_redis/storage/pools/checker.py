@@ -11,7 +11,7 @@ from zaqar_redis.records import LockKind
 from zaqar_redis.storage.contract import Driver, ProgressCallback, no_progress
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.move.mover import Mover
-from zaqar_redis.storage.pools.pool_stores import Route
+from zaqar_redis.storage.pools.pool_stores import Route, exists
 from zaqar_redis.storage.pools.rebalance import Rebalancer
 from zaqar_redis.storage.pools.router import ServiceRouter
 
@@ -83,7 +83,7 @@ class PooledChecker:
         after, absent, present = "", 0, False
         while page := await self._catalogue.queues_of(store.name, after, _PAGE):
             for placed in page:
-                if await self._exists(store, placed.project, placed.queue):
+                if await exists(store.driver, placed.project, placed.queue):
                     present = True
                     continue
                 located = await self._catalogue.locate(placed.project, placed.queue)
@@ -144,7 +144,7 @@ class PooledChecker:
         self, store: Route[Driver], checked: CheckResult, pool: str | None, repair: bool
     ) -> Finding | None:
         """Returns a finding about a queue that the catalogue says is in *pool*."""
-        if not await self._exists(store, checked.project, checked.queue):
+        if not await exists(store.driver, checked.project, checked.queue):
             return None
         if pool is None:
             return await self._uncatalogued(store, checked, repair)
@@ -167,9 +167,3 @@ class PooledChecker:
         return Finding(
             what="it is not in the catalogue", damage=store.name != DEFAULT_POOL, mended=repaired
         )
-
-    async def _exists(self, store: Route[Driver], project: str, queue: str) -> bool:
-        try:
-            return await store.driver.queues.get(project, queue) is not None
-        except errors.MoveLocked:
-            return True

@@ -3,43 +3,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Sequence
+from operator import attrgetter
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from zaqar_redis import errors
-from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
+from zaqar_redis.keyspace.script import ComposedVerbs, Steps, Verb, verb
 from zaqar_redis.records import Page, PartialPage, Queue
 from zaqar_redis.storage.administration import Administration
-from zaqar_redis.storage.contract import Claims, Driver, Messages, Queues, Store
+from zaqar_redis.storage.contract import Claims, Driver, Messages, Queues
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.deliveries import SubscriptionDeliveries
 from zaqar_redis.storage.pools.listing import Cursor, PartialCursor, merged_page
 from zaqar_redis.storage.pools.pool_stores import Route
-from zaqar_redis.storage.pools.routed import RoutedResource, routed
+from zaqar_redis.storage.pools.router import Router
 from zaqar_redis.storage.subscriptions import Subscriptions
+
+P = ParamSpec("P")
+A = TypeVar("A")
 
 #: The attribute of a queue that names the group of pools it may live in.
 _FLAVOR = "_flavor"
 
 
-def _queues(store: Store) -> Queues:
-    return store.queues
+class RoutedVerb(Protocol[P, A]):
+    """A method with the parameters of a verb of the contract."""
+
+    def __get__(self, instance: object, owner: type[object]) -> Callable[P, Verb[A]]: ...
 
 
-def _messages(store: Store) -> Messages:
-    return store.messages
+class RoutedResource:
+    """Base of the resources of the contract."""
+
+    def __init__(self, router: Router[Any, Any]) -> None:
+        self._router = router
 
 
-def _claims(store: Driver) -> Claims:
-    return store.claims
+def routed(
+    resource: Callable[[Any], Any],
+    verb: Callable[Concatenate[Any, P], Awaitable[A]],
+    *,
+    make: bool = False,
+) -> RoutedVerb[P, A]:
+    """Returns a method that runs a verb of the contract on the store of its queue.
+
+    *resource* returns what has the verb, of a store.  The verb's first two arguments are project
+    and queue.  *make*: a queue that no store has gets one.
+    """
+    name = verb.__name__
+
+    def route(self: RoutedResource, project: str, queue: str, *args: Any, **how: Any) -> Verb[A]:
+        return self._router.route(
+            project,
+            queue,
+            lambda store: getattr(resource(store), name)(project, queue, *args, **how),
+            make=make,
+        )
+
+    return cast(RoutedVerb[P, A], route)
 
 
-def _subscriptions(store: Driver) -> Subscriptions:
-    return cast(Subscriptions, store.subscriptions)
-
-
-def _deliveries(store: Driver) -> SubscriptionDeliveries:
-    return cast(SubscriptionDeliveries, store.subscription_deliveries)
+_queues, _messages, _claims, _subscriptions, _deliveries = map(
+    attrgetter, ("queues", "messages", "claims", "subscriptions", "subscription_deliveries")
+)
 
 
 def _administration(store: Driver) -> Administration:
@@ -58,7 +84,8 @@ class RoutedQueues(RoutedResource, ComposedVerbs):
     def create(self, project: str, queue: str, metadata: dict[str, Any]) -> Steps[bool]:
         flavor = metadata.get(_FLAVOR) or ""
         # The catalogue may still name the pool of a queue of this name that was deleted.
-        if not (yield from self._is_flavor(flavor)) and (yield self.get(project, queue)) is None:
+        is_known = not flavor or (yield self._router.stores.has_flavor(flavor))
+        if not is_known and (yield self.get(project, queue)) is None:
             raise errors.NoSuchFlavor(name=flavor)
         created: bool = yield self._router.route(
             project,
@@ -69,14 +96,11 @@ class RoutedQueues(RoutedResource, ComposedVerbs):
         )
         return created
 
-    def _is_flavor(self, flavor: Any) -> Steps[bool]:
-        """Returns whether a queue may have it: none, or one that pools have."""
-        return not flavor or (yield self._router.stores.has(lambda pool: pool.flavor == flavor))
-
     @verb
     def update(self, project: str, queue: Queue, metadata: dict[str, Any]) -> Steps[bool]:
         flavor = metadata.get(_FLAVOR)
-        if flavor != queue.metadata.get(_FLAVOR) and not (yield from self._is_flavor(flavor)):
+        is_new = flavor and flavor != queue.metadata.get(_FLAVOR)
+        if is_new and not (yield self._router.stores.has_flavor(flavor)):
             raise errors.NoSuchFlavor(name=flavor)
         updated: bool = yield self._router.route(
             project, queue.name, lambda driver: driver.queues.update(project, queue, metadata)
@@ -122,7 +146,7 @@ class RoutedQueues(RoutedResource, ComposedVerbs):
         catalogue = self._router.control.catalogue
         pools = yield catalogue.pools_of(project)
         names = [DEFAULT_POOL, *(pools.keys() - {DEFAULT_POOL})]
-        drivers = yield [self._open(name) for name in names]
+        drivers = yield [self._router.stores.driver_or_none(name) for name in names]
         cursors = [
             PartialCursor(driver, after, name, catalogue, topics=topics)
             for name, driver in zip(names, drivers, strict=True)
@@ -130,15 +154,6 @@ class RoutedQueues(RoutedResource, ComposedVerbs):
         page: Page[Queue] = yield from merged_page(cursors, project, limit, wanted)
         unavailable = tuple(each.name for each in cursors if each.is_unavailable)
         return PartialPage(page.items, page.marker, unavailable=unavailable)
-
-    @verb
-    def _open(self, name: str) -> Steps[Store | None]:
-        """Returns the driver of a store; None: it cannot be opened."""
-        try:
-            route: Route[Any] = yield self._router.stores.get(name)
-        except (errors.Unavailable, errors.BadConfiguration):
-            return None
-        return route.driver  # type: ignore[no-any-return]  # of a router of any stores
 
     @verb
     def count(self, project: str) -> Steps[int]:

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterable
 from enum import StrEnum
-from typing import Protocol
+from typing import Any
 
 from zaqar_redis import errors
 from zaqar_redis.pool_records import TransferChunk
@@ -21,8 +21,6 @@ from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.move.queue_import import ImportObstacle, QueueImport, obstructs
 from zaqar_redis.storage.move.queue_move import transfer_of
 from zaqar_redis.storage.pools import PooledDriver
-from zaqar_redis.storage.pools.pool_stores import takes_queues
-from zaqar_redis.storage.pools.router import ServiceRouter
 
 
 class ImportStatus(StrEnum):
@@ -43,71 +41,18 @@ class ImportConflict(Exception):
     """Another queue has this name; the text says which."""
 
 
-class ImportTarget(Protocol):
-    async def find(self, project: str, queue: str) -> Driver:
-        """Returns the store of the queue, or the one it would be in."""
-
-    async def make(self, project: str, queue: str, flavor: str) -> Driver:
-        """Returns the store for a new queue, after writing its catalogue entry.
-
-        Raises NoSuchFlavor.
-        """
-
-    async def has_flavor(self, flavor: str) -> bool:
-        """Returns whether new queues may have it: none, or that of a pool that takes queues."""
-
-    async def forget(self, project: str, queue: str) -> None:
-        """Marks the queue as deleted: it was not imported."""
-
-
-class SingleStoreTarget:
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-
-    async def find(self, project: str, queue: str) -> Driver:
-        return self._driver
-
-    async def make(self, project: str, queue: str, flavor: str) -> Driver:
-        return self._driver
-
-    async def has_flavor(self, flavor: str) -> bool:
-        return True
-
-    async def forget(self, project: str, queue: str) -> None:
-        """Does nothing: one store has no catalogue."""
-
-
-class PooledTarget:
-    def __init__(self, router: ServiceRouter) -> None:
-        self._router = router
-
-    async def find(self, project: str, queue: str) -> Driver:
-        return (await self._router.find(project, queue)).driver
-
-    async def make(self, project: str, queue: str, flavor: str) -> Driver:
-        return (await self._router.find(project, queue, make=True, flavor=flavor)).driver
-
-    async def has_flavor(self, flavor: str) -> bool:
-        stores = self._router.stores
-        return not flavor or await stores.has(lambda each: takes_queues(each, flavor))
-
-    async def forget(self, project: str, queue: str) -> None:
-        await self._router.control.catalogue.deleted(project, queue)
-
-
-def target(driver: Driver) -> ImportTarget:
-    return (
-        PooledTarget(driver.router)
-        if isinstance(driver, PooledDriver)
-        else SingleStoreTarget(driver)
-    )
+async def store_of(driver: Driver, project: str, queue: str, **how: Any) -> Driver:
+    """Returns the store of a queue, or the one it would be in; *how*: as of `Router.find`."""
+    if not isinstance(driver, PooledDriver):
+        return driver
+    return (await driver.router.find(project, queue, **how)).driver
 
 
 class QueueImporter:
-    """Imports queues into a target."""
+    """Imports queues into the stores of a driver."""
 
     def __init__(self, driver: Driver) -> None:
-        self._target = target(driver)
+        self._driver = driver
 
     async def has_copy(self, project: str, queue: str, created: int, *, dry_run: bool) -> bool:
         """Returns whether an earlier import finished the queue that was created then.
@@ -115,7 +60,7 @@ class QueueImporter:
         Unless *dry_run*, it is listed from now on.  Raises ImportConflict when another queue has
         its name.
         """
-        driver = await self._target.find(project, queue)
+        driver = await store_of(self._driver, project, queue)
         transfer = transfer_of(driver, "the target", queue)
         lock = await transfer.move_lock(project, queue)
         if obstructs(lock):
@@ -134,7 +79,9 @@ class QueueImporter:
 
     async def has_flavor(self, flavor: str) -> bool:
         """Returns whether new queues may have it: none, or that of a pool that takes queues."""
-        return await self._target.has_flavor(flavor)
+        if not isinstance(self._driver, PooledDriver):
+            return True
+        return await self._driver.router.stores.has_flavor(flavor, takes_queues=True)
 
     async def copy(
         self, project: str, queue: str, flavor: str, chunks: AsyncIterable[TransferChunk]
@@ -143,7 +90,7 @@ class QueueImporter:
 
         Raises ImportConflict, CannotMove and NoSuchFlavor.
         """
-        driver = await self._target.make(project, queue, flavor)
+        driver = await store_of(self._driver, project, queue, make=True, flavor=flavor)
         queue_import = QueueImport(transfer_of(driver, "the target", queue), project, queue)
         obstacle = await queue_import.begin()
         if obstacle is not None:
@@ -153,7 +100,7 @@ class QueueImporter:
                 await queue_import.add(chunk)
         except (Exception, asyncio.CancelledError):
             with contextlib.suppress(errors.Unavailable):  # else the next import does it
-                if await queue_import.abort():
-                    await self._target.forget(project, queue)
+                if await queue_import.abort() and isinstance(self._driver, PooledDriver):
+                    await self._driver.control.catalogue.deleted(project, queue)
             raise
         await queue_import.commit()

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Generic, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace.script import ComposedVerbs, Pause, Steps, verb
@@ -22,15 +24,13 @@ _DRAIN_GRACE_SECONDS = 5.0
 StoreT = TypeVar("StoreT", bound=Store)
 
 
+@dataclass(slots=True, eq=False)
 class Route(Generic[StoreT]):
     """A store, under the name that the catalogue has for it."""
 
-    __slots__ = ("driver", "name", "pool")
-
-    def __init__(self, name: str, driver: StoreT, pool: Pool | None) -> None:
-        self.name = name
-        self.driver = driver
-        self.pool = pool
+    name: str
+    driver: StoreT
+    pool: Pool | None
 
 
 class PoolStores(ComposedVerbs, Generic[StoreT]):
@@ -141,11 +141,12 @@ class PoolStores(ComposedVerbs, Generic[StoreT]):
         """Returns the drivers of the default pool, and of every other that can be opened."""
         names = [*(yield from self._pools_by_name())]
         # Side by side: to open one that is away takes as long as to connect.
-        found: list[StoreT | None] = yield [self._driver_or_none(name) for name in names]
+        found: list[StoreT | None] = yield [self.driver_or_none(name) for name in names]
         return [self.default.driver, *(each for each in found if each is not None)]
 
     @verb
-    def _driver_or_none(self, name: str) -> Steps[StoreT | None]:
+    def driver_or_none(self, name: str) -> Steps[StoreT | None]:
+        """Returns the driver of a store; None: it cannot be opened."""
         try:
             route: Route[StoreT] = yield self.get(name)
         except (errors.Unavailable, errors.BadConfiguration):
@@ -172,6 +173,15 @@ class PoolStores(ComposedVerbs, Generic[StoreT]):
         if not any(map(fits, (yield from self._load_pools()).items)):
             self.invalidate()
         return any(map(fits, (yield from self._load_pools()).items))
+
+    @verb
+    def has_flavor(self, flavor: Any, *, takes_queues: bool = False) -> Steps[bool]:
+        """Returns whether a queue may have it: none, or that of a pool, which *takes_queues*."""
+
+        def fits(pool: Pool) -> bool:
+            return pool.flavor == flavor and (not takes_queues or _takes_queues(pool))
+
+        return not flavor or (yield self.has(fits))
 
     @verb
     def snapshot(self) -> Steps[PoolsSnapshot]:
@@ -211,9 +221,28 @@ class PoolStores(ComposedVerbs, Generic[StoreT]):
         self._drained.append((time.monotonic() + _DRAIN_GRACE_SECONDS, route.driver))
 
 
-def takes_queues(pool: Pool, flavor: str) -> bool:
-    """Returns whether new queues of a flavor may be in a pool."""
-    return pool.flavor == flavor and pool.weight > 0 and not pool.draining
+async def exists(store: Store, project: str, queue: str) -> bool:
+    """Returns whether a store has a queue, perhaps one that is being moved."""
+    try:
+        return await store.queues.get(project, queue) is not None
+    except errors.MoveLocked:
+        return True
+
+
+@contextlib.asynccontextmanager
+async def opened(open_pool: Callable[[Pool], StoreT], pool: Pool) -> AsyncIterator[StoreT]:
+    """Opens the store of a pool, which need not exist yet, for a while."""
+    store = open_pool(pool)
+    try:
+        await store.start()
+        yield store
+    finally:
+        await store.close()
+
+
+def _takes_queues(pool: Pool) -> bool:
+    """Returns whether new queues may be in a pool."""
+    return pool.weight > 0 and not pool.draining
 
 
 def choose_by_weight(pools: Iterable[Pool], flavor: str) -> Pool | None:
@@ -221,7 +250,7 @@ def choose_by_weight(pools: Iterable[Pool], flavor: str) -> Pool | None:
 
     A queue without a flavor goes to a pool without one.
     """
-    fit = [pool for pool in pools if takes_queues(pool, flavor)]
+    fit = [pool for pool in pools if pool.flavor == flavor and _takes_queues(pool)]
     return random.choices(fit, [pool.weight for pool in fit])[0] if fit else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -35,41 +36,27 @@ class _EventSource(Protocol[EventT_co]):
     ) -> None: ...
 
 
+@dataclass(eq=False)
 class _Watch(Generic[EventT]):
     """A listener, and the stores that it is subscribed in."""
 
-    __slots__ = (
-        "asked",
-        "changing",
-        "drivers",
-        "last",
-        "listener",
-        "on_event",
-        "placed",
-        "project",
-        "queue",
-    )
+    project: str
+    queue: str
+    listener: Callable[[EventT], None]
+    deliver: InitVar[Callable[[_Watch[EventT], EventT], None]]
+    #: called by stores
+    on_event: Callable[[EventT], None] = field(init=False)
+    #: stores that may call the listener, and those of them that have confirmed it
+    asked: frozenset[Driver] = frozenset()
+    drivers: frozenset[Driver] = frozenset()
+    #: whether the queue is known to have a pool, in which it is watched
+    placed: bool = False
+    #: epoch and rank of the last event, while the queue has no pool
+    last: tuple[str, int] = ("", 0)
+    changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def __init__(
-        self,
-        project: str,
-        queue: str,
-        listener: Callable[[EventT], None],
-        deliver: Callable[[_Watch[EventT], EventT], None],
-    ) -> None:
-        self.project = project
-        self.queue = queue
-        self.listener = listener
-        #: called by stores
+    def __post_init__(self, deliver: Callable[[_Watch[EventT], EventT], None]) -> None:
         self.on_event = partial(deliver, self)
-        #: stores that may call the listener, and those of them that have confirmed it
-        self.asked: frozenset[Driver] = frozenset()
-        self.drivers: frozenset[Driver] = frozenset()
-        #: whether the queue is known to have a pool, in which it is watched
-        self.placed = False
-        #: epoch and rank of the last event, while the queue has no pool
-        self.last = ("", 0)
-        self.changing = asyncio.Lock()
 
 
 class _RoutedWatches(Generic[EventT]):

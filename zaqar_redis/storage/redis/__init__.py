@@ -43,9 +43,9 @@ class RedisDriver:
         self.live = RedisLive(client, now)
         self.sweeper = RedisSweeper(client, self.queues, self.messages, now)
         self.transfer = RedisTransfer(client)
-        self.ownership = RedisOwnership(client, self.queues)
-        self.checker = RedisChecker(client, self.queues, now)
         self.figures = RedisFigures(client, now)
+        self.ownership = RedisOwnership(client, self.figures)
+        self.checker = RedisChecker(client, self.queues, self.figures, now)
 
     def route_dead_letters(self, dead_letter: PostDeadLetter) -> None:
         for sender in (self.messages, self.claims, self.administration):

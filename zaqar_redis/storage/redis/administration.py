@@ -6,7 +6,7 @@ A move has the steps of that of a dead letter (see `dead_letters`): hold, post, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,27 +15,19 @@ from zaqar_redis import clock
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
-from zaqar_redis.records import (
-    ClaimSummary,
-    IdempotencyKey,
-    Message,
-    NewMessage,
-    Page,
-    PeekedMessage,
-    PeekPage,
-)
+from zaqar_redis.records import ClaimSummary, IdempotencyKey, Message, Page, PeekedMessage, PeekPage
 from zaqar_redis.storage.contract import PostDeadLetter
 from zaqar_redis.storage.redis import dead_letters, decoding, identity, messages
+from zaqar_redis.storage.redis.resource import RedisResource
 
 _PEEK = Script("message_peek")
 _HOLD = Script("message_hold")
 _CLAIMS = Script("claim_list")
 
 
-class RedisAdministration:
+class RedisAdministration(RedisResource):
     def __init__(self, client: Any, now: Clock, dead_letter: PostDeadLetter) -> None:
-        self.client = client
-        self._now = now
+        super().__init__(client, now)
         #: how messages reach another queue
         self.dead_letter_route = dead_letter
 
@@ -94,7 +86,7 @@ class RedisAdministration:
     ) -> Steps[Sequence[str]]:
         holder = identity.new_claim()
         now, epoch, *flat = yield _HOLD(
-            keys.of_queue(project, queue), *_pairs(ids), now=self._now(), holder=holder
+            keys.of_queue(project, queue), *messages.pairs(ids), now=self._now(), holder=holder
         )
         held = decoding.messages(now, epoch, flat) if flat else []
         for message in held:
@@ -114,31 +106,19 @@ class RedisAdministration:
         self, project: str, queue: str, ids: Sequence[str], *, target: str
     ) -> Steps[Sequence[str]]:
         now, epoch, *flat = yield messages.GET(
-            keys.of_queue(project, queue), *_pairs(ids), now=self._now()
+            keys.of_queue(project, queue), *messages.pairs(ids), now=self._now()
         )
         found = decoding.messages(now, epoch, flat) if flat else []
         for message in found:
             # Not the key of a move, which would delete a message that it takes for a moved one.
-            key = IdempotencyKey(
-                key=f"copy {message.id}",
-                fingerprint=b"",
-                window=dead_letters.DEAD_LETTER_WINDOW_MS,
-            )
+            key = IdempotencyKey.of_day(f"copy {message.id}")
             yield self._post(project, target, message, message.origin, key)
         return [message.id for message in found]
 
     def _post(
         self, project: str, target: str, message: Message, origin: str, key: IdempotencyKey
     ) -> Any:
-        posted = NewMessage(
-            body=message.body,
-            ttl=message.ttl,
-            delay=0,
-            checksum=message.checksum,
-            origin=origin,
-            encrypted=message.encrypted,
-            attributes=message.attributes,
-        )
+        posted = message.copied(origin)
         return self.dead_letter_route(
             project, target, posted, client=message.client, idempotency_key=key
         )
@@ -164,7 +144,3 @@ def _peeked(
         until,
         identity.given_client(client),
     )
-
-
-def _pairs(ids: Iterable[str]) -> list[str | int]:
-    return [part for id in ids for part in identity.parse_message_id(id)]

@@ -33,21 +33,18 @@ class BlockingRedisStore:
     @verb
     def start(self) -> Steps[None]:
         """Does nothing: a connection is opened when it is needed."""
-        return
-        yield
+        yield from ()
 
     @verb
     def close(self) -> Steps[None]:
         self.client.close()
-        return
-        yield
+        yield from ()
 
     @verb
     def ping(self) -> Steps[None]:
         """Raises StoreUnavailable when the store does not answer."""
         self.client.command("PING")
-        return
-        yield
+        yield from ()
 
 
 class BlockingRedisControl:

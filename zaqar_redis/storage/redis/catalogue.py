@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from zaqar_redis import errors
-from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
 from zaqar_redis.pool_records import CatalogueEntry, Move, QueueLocation
@@ -15,6 +13,7 @@ from zaqar_redis.records import Page
 from zaqar_redis.rules import is_topic
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.redis import identity
+from zaqar_redis.storage.redis.resource import RedisResource
 
 _PUT = Script("catalogue_put")
 _LOCATE = Script("catalogue_locate")
@@ -33,11 +32,7 @@ _END = Script("move_end")
 _RESERVED_EPOCH_TTL_SECONDS = 86_400
 
 
-class RedisCatalogue:
-    def __init__(self, client: Any, now: Clock) -> None:
-        self.client = client
-        self._now = now
-
+class RedisCatalogue(RedisResource):
     @verb
     def locate(self, project: str, queue: str) -> Steps[QueueLocation]:
         entry = keys.entry(project, queue)

@@ -22,8 +22,9 @@ from zaqar_redis.keyspace.script import Script
 from zaqar_redis.records import LockKind, MoveLock
 from zaqar_redis.storage.contract import ProgressCallback, no_progress
 from zaqar_redis.storage.redis import identity
+from zaqar_redis.storage.redis.figures import RedisFigures
 from zaqar_redis.storage.redis.queues import RedisQueues
-from zaqar_redis.storage.redis.scanning import scan
+from zaqar_redis.storage.redis.scanning import lists, scan
 
 _KINDS = Script("check_kinds")
 _MESSAGES = Script("check_messages")
@@ -33,8 +34,8 @@ _SUBSCRIPTIONS = Script("check_subscriptions")
 _DELIVERIES = Script("check_deliveries")
 _QUEUE = Script("check_queue")
 
-#: Keys that Redis reads in one SCAN, and messages in one script: milliseconds.
-_SCAN, _PAGE = 1000, 500
+#: Messages in one script: milliseconds.
+_PAGE = 500
 #: Names of a project's list read at once.
 _NAMES = 100
 
@@ -71,9 +72,12 @@ _TEXTS = {
 
 
 class RedisChecker:
-    def __init__(self, client: AsyncClient, queues: RedisQueues, now: Clock) -> None:
+    def __init__(
+        self, client: AsyncClient, queues: RedisQueues, figures: RedisFigures, now: Clock
+    ) -> None:
         self._client = client
         self._queues = queues
+        self._figures = figures
         self._now = now
 
     async def check(
@@ -81,7 +85,7 @@ class RedisChecker:
     ) -> AsyncIterator[CheckResult]:
         """Yields every queue with its findings, and unnamed those that belong to no queue."""
         lost: set[bytes] = set()
-        async for page in scan(self._client, keys.EVERYTHING, _SCAN):
+        async for page in scan(self._client, keys.EVERYTHING):
             queues = {tag for key in page if (tag := keys.queue_tag(key))}
             for tag in queues:
                 project, queue = keys.queue_of(tag)
@@ -98,10 +102,9 @@ class RedisChecker:
                 if not keys.queue_tag(key) and not keys.is_service_key(key):
                     what = f"the key {key.decode(errors='replace')} does not belong to this service"
                     yield CheckResult(findings=(Finding(what=what),))
-        async for page in scan(self._client, keys.LISTS, _SCAN):
-            for listing in page:
-                async for checked in self._check_names(listing, repair):
-                    yield checked
+        async for project, topics in lists(self._client):
+            async for checked in self._check_names(project, topics, repair):
+                yield checked
 
     async def _exists(self, project: str, queue: str) -> bool:
         return bool(await self._client.command("EXISTS", keys.of_queue(project, queue).queue))
@@ -180,11 +183,13 @@ class RedisChecker:
             await self._queues.relist(project, queue)
         return [Finding(what="it is not listed", damage=False, mended=repair)]
 
-    async def _check_names(self, listing: bytes, repair: bool) -> AsyncIterator[CheckResult]:
+    async def _check_names(
+        self, project: str, topics: bool, repair: bool
+    ) -> AsyncIterator[CheckResult]:
         """Yields names in a project's list without a queue."""
-        project, topics, after = keys.project_of(listing), keys.lists_topics(listing), ""
+        after = ""
         while True:
-            names = await self._queues.names(project, after, _NAMES, topics=topics)
+            names = await self._figures.names(project, after, _NAMES, topics=topics)
             for name in names:
                 if not await self._exists(project, name):
                     if repair:

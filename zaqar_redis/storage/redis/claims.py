@@ -12,6 +12,7 @@ from zaqar_redis.keyspace.script import Script, Steps, verb
 from zaqar_redis.records import Claim, ClaimResult
 from zaqar_redis.storage.contract import PostDeadLetter
 from zaqar_redis.storage.redis import dead_letters, decoding, identity
+from zaqar_redis.storage.redis.resource import RedisResource
 
 _CREATE = Script("claim_create")
 #: also used to read a claim as it is stored
@@ -21,10 +22,9 @@ _DELETE = Script("claim_delete")
 _CONSUME = Script("claim_consume")
 
 
-class RedisClaims:
+class RedisClaims(RedisResource):
     def __init__(self, client: Any, now: Clock, dead_letter: PostDeadLetter) -> None:
-        self.client = client
-        self._now = now
+        super().__init__(client, now)
         self.dead_letter_route = dead_letter
 
     @verb

@@ -23,19 +23,17 @@ from zaqar_redis.storage.redis.catalogue import RedisCatalogue
 from zaqar_redis.storage.redis.control_checker import RedisControlChecker
 from zaqar_redis.storage.redis.feed import PubSubChannels
 from zaqar_redis.storage.redis.figures import RedisFigures
-from zaqar_redis.storage.redis.format import RedisFormatMark
 from zaqar_redis.storage.redis.histories import RedisHistories
+from zaqar_redis.storage.redis.ownership import RedisFormatMark
 from zaqar_redis.storage.redis.pools import RedisFlavors, RedisPools
 from zaqar_redis.storage.redis.quotas import RedisQuotas
+from zaqar_redis.storage.redis.resource import RedisResource
 
 _TAKE = Script("role_take")
 _LEAVE = Script("role_leave")
 
 
-class RedisJobs:
-    def __init__(self, client: Any) -> None:
-        self.client = client
-
+class RedisJobs(RedisResource):
     @verb
     def put(self, name: str, job: Job) -> Steps[None]:
         yield RedisCommand("HSET", control_keys.CONTROL.jobs, name, msgspec.json.encode(job))
@@ -50,11 +48,8 @@ class RedisJobs:
         yield RedisCommand("HDEL", control_keys.CONTROL.jobs, name)
 
 
-class RedisRoles:
+class RedisRoles(RedisResource):
     """Roles that one process at a time has."""
-
-    def __init__(self, client: Any) -> None:
-        self.client = client
 
     @verb
     def take(self, role: str, process: str, seconds: float) -> Steps[bool]:

@@ -11,16 +11,17 @@ again, and the post is recognised.
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from zaqar_redis import errors
-from zaqar_redis.keyspace import envelope, keys
+from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Call, Script, Steps
-from zaqar_redis.records import IdempotencyKey, Message, NewMessage
+from zaqar_redis.records import DAY_MS, IdempotencyKey, Message
 from zaqar_redis.storage.contract import PostDeadLetter
-from zaqar_redis.storage.redis import decoding, identity, posting
+from zaqar_redis.storage.redis import decoding, identity
 
 DROP = Script("message_drop")
 _EXHAUSTED = Script("message_exhausted")
@@ -31,7 +32,7 @@ POST = Script("dead_letter_post")
 #: Milliseconds for which a dead letter is recognised at least.  The next claim repeats an
 #: interrupted move, a minute later at the earliest; a day is for queues that are seldom
 #: claimed from, and for jobs that are restarted the next morning.
-DEAD_LETTER_WINDOW_MS = 24 * 3600 * 1000
+DEAD_LETTER_WINDOW_MS = DAY_MS
 
 #: Calls of one request to get at messages behind others; each settles a hundred, a millisecond.
 _CALLS_MAX = 100
@@ -45,7 +46,7 @@ def move_key(message: str) -> IdempotencyKey:
 
     It is the same whoever moves it: a dead letter, a redrive and a move by hand are one move.
     """
-    return IdempotencyKey(key=f"dead {message}", fingerprint=b"", window=DEAD_LETTER_WINDOW_MS)
+    return IdempotencyKey.of_day(f"dead {message}")
 
 
 def take(
@@ -110,19 +111,11 @@ def _move(
     # They are held, and a later claim tries again: the present claim succeeds all the same.
     with contextlib.suppress(errors.Unavailable):
         for message in messages:
-            new_message = NewMessage(
-                body=message.body,
-                ttl=int(dead_ttl) if dead_ttl else message.ttl,
-                delay=0,
-                checksum=message.checksum,
-                origin=queue,
-                encrypted=message.encrypted,
-                attributes=message.attributes,
-            )
+            letter = message.copied(origin=queue)
             yield dead_letter(
                 project,
                 dead_queue.decode(),
-                new_message,
+                replace(letter, ttl=int(dead_ttl)) if dead_ttl else letter,
                 client=message.client,
                 idempotency_key=move_key(message.id),
             )
@@ -133,23 +126,3 @@ def _move(
             dead=1,
         )
     return len(messages)
-
-
-def post_dead_letter(
-    now: int,
-    project: str,
-    queue: str,
-    dead_letter: NewMessage,
-    client: bytes,
-    idempotency_key: IdempotencyKey,
-) -> Steps[None]:
-    """See `contract.Messages.dead_letter`."""
-    tail = envelope.tail(dead_letter, client)
-    build_call = functools.partial(
-        POST,
-        keys.of_queue(project, queue),
-        *(keys.idempotency_key(idempotency_key.key), dead_letter.ttl or 0, tail),
-        now=now,
-        window=idempotency_key.window,
-    )
-    yield from posting.run_append(project, queue, build_call)

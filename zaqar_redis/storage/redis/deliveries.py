@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any
 
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys, slot_indexes
@@ -31,6 +30,7 @@ from zaqar_redis.storage.redis.pending_records import (
     encoded,
     state_fields,
 )
+from zaqar_redis.storage.redis.resource import RedisResource
 
 _TAKE = Script("delivery_take")
 _STEP = Script("delivery_step")
@@ -45,10 +45,9 @@ _INDEXES = 2048
 _LIMIT = 100
 
 
-class RedisDeliveries:
+class RedisDeliveries(RedisResource):
     def __init__(self, client: AsyncClient, now: Clock) -> None:
-        self.client: Any = client
-        self._now = now
+        super().__init__(client, now)
         self._channels = PubSubChannels[bytes](client, bytes, b"")
 
     async def close(self) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from zaqar_redis.clock import Clock
 from zaqar_redis.figures import (
     FailingSubscriptions,
     QueueFigures,
@@ -19,22 +18,17 @@ from zaqar_redis.keyspace import cluster, keys
 from zaqar_redis.keyspace.client import CommandRefused
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, Verb, verb
 from zaqar_redis.storage.redis import decoding, identity
-from zaqar_redis.storage.redis.scanning import scan
+from zaqar_redis.storage.redis.resource import RedisResource
+from zaqar_redis.storage.redis.scanning import lists
 
 _FIGURES = Script("queue_figures")
-#: Keys that Redis reads in one SCAN: a millisecond or so.
-_SCAN = 1000
 #: Seconds for which a replica may be silent: it confirms every second.
 _LAG_MAX = 10
 #: Those that `StoreSettings` is made of.  One at a time: several at once need Redis 7.
 _SETTINGS = ("save", "appendfsync", "bind", "port", "tls-port", "protected-mode")
 
 
-class RedisFigures:
-    def __init__(self, client: Any, now: Clock) -> None:
-        self.client = client
-        self._now = now
-
+class RedisFigures(RedisResource):
     @verb
     def status(self) -> Steps[StoreStatus | None]:
         try:
@@ -73,15 +67,12 @@ class RedisFigures:
     def names(
         self, project: str, after: str, limit: int, *, topics: bool = False
     ) -> Steps[Sequence[str]]:
-        of_project = keys.of_project(project)
-        listing = of_project.topics if topics else of_project.queues
+        listing = keys.of_project(project).listing(topics=topics)
         names = yield RedisCommand.page(listing, after, limit)
         return [name.decode() for name in names]
 
-    async def projects(self) -> AsyncIterator[tuple[str, bool]]:
-        async for found in scan(self.client, keys.LISTS, _SCAN):
-            for listing in found:
-                yield keys.project_of(listing), keys.lists_topics(listing)
+    def projects(self) -> AsyncIterator[tuple[str, bool]]:
+        return lists(self.client)
 
 
 def _figures(

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from zaqar_redis.figures import Alarm, HistoryPoint, LargeQueue
 from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
+from zaqar_redis.storage.redis.resource import RedisResource
 
 _APPEND = Script("history_append")
 _PUT = Script("alarms_put")
@@ -19,10 +19,7 @@ _decode = msgspec.msgpack.Decoder(HistoryPoint).decode
 _decode_largest = msgspec.json.Decoder(dict[str, list[LargeQueue]]).decode
 
 
-class RedisHistories:
-    def __init__(self, client: Any) -> None:
-        self.client = client
-
+class RedisHistories(RedisResource):
     @verb
     def append(
         self, project: str, points: Mapping[str, HistoryPoint], most: int, seconds: int

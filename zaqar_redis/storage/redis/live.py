@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from zaqar_redis import errors
 from zaqar_redis.clock import Clock
@@ -15,6 +14,7 @@ from zaqar_redis.keyspace.script import Script, Steps, verb
 from zaqar_redis.records import HistoryPage, PostedBatch
 from zaqar_redis.storage.redis import decoding, identity
 from zaqar_redis.storage.redis.feed import PubSubChannels
+from zaqar_redis.storage.redis.resource import RedisResource
 from zaqar_redis.storage.watched import LiveListener
 
 _HISTORY = Script("queue_history")
@@ -24,10 +24,9 @@ _HISTORY = Script("queue_history")
 _RESERVED_EPOCH_TTL_SECONDS = 86_400
 
 
-class RedisLive:
+class RedisLive(RedisResource):
     def __init__(self, client: AsyncClient, now: Clock) -> None:
-        self.client: Any = client
-        self._now = now
+        super().__init__(client, now)
         self._channels = PubSubChannels[PostedBatch | None](
             client, _posted_batch, None, commands_of_scripts(client)
         )

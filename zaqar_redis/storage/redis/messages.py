@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 from zaqar_redis import errors
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import envelope, keys
-from zaqar_redis.keyspace.script import Script, Steps, Verb, verb
+from zaqar_redis.keyspace.script import Argument, Script, Steps, Verb, verb
 from zaqar_redis.records import (
     ClaimResult,
     Forwarding,
@@ -24,6 +25,7 @@ from zaqar_redis.records import (
 )
 from zaqar_redis.storage.contract import PostDeadLetter
 from zaqar_redis.storage.redis import dead_letters, decoding, identity, posting
+from zaqar_redis.storage.redis.resource import RedisResource
 
 _LIST = Script("message_list")
 #: Calls of one request for a page; each looks at 500 messages, or settles a hundred: 1 or 2 ms.
@@ -32,14 +34,20 @@ _LIST_CALLS = 100
 _BEHIND_ALL = 2**53
 #: also used to copy messages
 GET = Script("message_get")
+_FORWARD = Script("message_forward")
 _DELETE = Script("message_delete")
 _POP = Script("message_pop")
 
+#: Milliseconds for which a queue remembers what a subscription has forwarded to it at least: as
+#: long as a message lives by default, and so may wait to be forwarded.
+_FORWARDING_WINDOW_MS = 14 * 86_400 * 1000
+#: The client of forwarded messages: nobody's, so that no client misses them as its own.
+_NO_CLIENT = bytes(16)
 
-class RedisMessages:
+
+class RedisMessages(RedisResource):
     def __init__(self, client: Any, now: Clock) -> None:
-        self.client = client
-        self._now = now
+        super().__init__(client, now)
         #: how dead letters reach their queue
         self.dead_letter_route: PostDeadLetter = self.dead_letter
 
@@ -77,9 +85,16 @@ class RedisMessages:
         client: bytes,
         idempotency_key: IdempotencyKey,
     ) -> Steps[None]:
-        return dead_letters.post_dead_letter(
-            self._now(), project, queue, message, client, idempotency_key
+        build_call = functools.partial(
+            dead_letters.POST,
+            keys.of_queue(project, queue),
+            keys.idempotency_key(idempotency_key.key),
+            message.ttl or 0,
+            envelope.tail(message, client),
+            now=self._now(),
+            window=idempotency_key.window,
         )
+        yield from posting.run_append(project, queue, build_call)
 
     @verb
     def move_exhausted(self, project: str, queue: str) -> Steps[int]:
@@ -87,17 +102,26 @@ class RedisMessages:
 
         Returns how many.
         """
-        return (
-            yield from dead_letters.move_exhausted(
-                self.dead_letter_route, self._now(), project, queue
-            )
-        )
+        return dead_letters.move_exhausted(self.dead_letter_route, self._now(), project, queue)
 
     @verb
     def forward(
         self, project: str, queue: str, forwarded: Sequence[NewMessage], *, by: Forwarding
     ) -> Steps[None]:
-        yield from posting.forward(self._now(), project, queue, forwarded, by)
+        rest: list[Argument] = []
+        for rank, message in zip(by.ranks, forwarded, strict=True):
+            rest += (rank, message.ttl or 0, envelope.tail(message, _NO_CLIENT))
+        build_call = functools.partial(
+            _FORWARD,
+            keys.of_queue(project, queue),
+            *rest,
+            now=self._now(),
+            size=sum(len(message.body) for message in forwarded),
+            encrypted=int(all(message.encrypted for message in forwarded)),
+            entry=keys.ledger(by.writer),
+            window=_FORWARDING_WINDOW_MS,
+        )
+        yield from posting.run_append(project, queue, build_call)
 
     def list(self, project: str, queue: str, listing: MessageListing) -> Verb[Page[Message]]:
         client = self.client.reader if listing.stale else self.client
@@ -136,7 +160,7 @@ class RedisMessages:
 
     @verb
     def get(self, project: str, queue: str, ids: Sequence[str]) -> Steps[Sequence[Message]]:
-        now, epoch, *flat = yield GET(keys.of_queue(project, queue), *_pairs(ids), now=self._now())
+        now, epoch, *flat = yield GET(keys.of_queue(project, queue), *pairs(ids), now=self._now())
         return decoding.messages(now, epoch, flat) if flat else []
 
     @verb
@@ -153,7 +177,7 @@ class RedisMessages:
         owners = filter(None, (identity.parse_claim(claim) for claim in claims or ()))
         outcome, *_ = yield _DELETE(
             keys.of_queue(project, queue),
-            *_pairs(ids),
+            *pairs(ids),
             now=self._now(),
             policy=policy,
             owners="".join(owners),
@@ -189,5 +213,5 @@ _REFUSALS: dict[bytes, type[errors.Problem]] = {
 }
 
 
-def _pairs(texts: Sequence[str]) -> list[str | int]:
+def pairs(texts: Sequence[str]) -> list[str | int]:
     return [part for text in texts for part in identity.parse_message_id(text)]

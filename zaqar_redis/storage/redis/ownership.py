@@ -1,24 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The installation that a store belongs to, recorded in the store itself."""
+"""What a store says of itself: the installation that it belongs to, and its format."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from zaqar_redis.keyspace import keys
+from zaqar_redis.formats import UNMARKED, StoreFormat
+from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.client import AsyncClient
-from zaqar_redis.storage.redis.format import RedisFormatMark
-from zaqar_redis.storage.redis.queues import RedisQueues
-from zaqar_redis.storage.redis.scanning import scan
+from zaqar_redis.keyspace.script import Script
+from zaqar_redis.storage.redis.figures import RedisFigures
+from zaqar_redis.storage.redis.scanning import lists
 
-#: Keys that Redis reads in one SCAN, and names read at once: a millisecond or so.
-_SCAN, _PAGE = 1000, 500
+_RAISE = Script("format_raise")
+
+#: Names read at once: a millisecond or so.
+_PAGE = 500
+
+
+class RedisFormatMark:
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def get(self) -> StoreFormat:
+        key = control_keys.CONTROL.format
+        version, needs = await self._client.command("HMGET", key, "version", "needs")
+        return UNMARKED if version is None else StoreFormat(int(version), int(needs))
+
+    async def raise_to(self, version: int, needs: int) -> None:
+        await self._client.call(_RAISE(control_keys.CONTROL, version=version, needs=needs))
 
 
 class RedisOwnership:
-    def __init__(self, client: AsyncClient, queues: RedisQueues) -> None:
+    def __init__(self, client: AsyncClient, figures: RedisFigures) -> None:
         self._client = client
-        self._queues = queues
+        self._figures = figures
         self.format = RedisFormatMark(client)
 
     async def get(self) -> str | None:
@@ -32,13 +48,8 @@ class RedisOwnership:
         await self._client.command("DEL", keys.OWNER)
 
     async def content(self) -> AsyncIterator[tuple[str, Sequence[str]]]:
-        async for found in scan(self._client, keys.LISTS, _SCAN):
-            for listing in found:
-                async for page in self._names(listing):
-                    yield page
-
-    async def _names(self, listing: bytes) -> AsyncIterator[tuple[str, Sequence[str]]]:
-        project, topics, after = keys.project_of(listing), keys.lists_topics(listing), ""
-        while names := await self._queues.names(project, after, _PAGE, topics=topics):
-            yield project, names
-            after = names[-1]
+        async for project, topics in lists(self._client):
+            after = ""
+            while names := await self._figures.names(project, after, _PAGE, topics=topics):
+                yield project, names
+                after = names[-1]

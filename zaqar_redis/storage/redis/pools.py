@@ -13,6 +13,7 @@ from zaqar_redis.keyspace import control_keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
 from zaqar_redis.pool_records import Flavor, Pool, PoolsSnapshot
 from zaqar_redis.storage.control import POOLS_MAX
+from zaqar_redis.storage.redis.resource import RedisResource
 
 _POOL_PUT = Script("pool_put")
 _POOL_LIST = Script("pool_list")
@@ -23,10 +24,7 @@ _FLAVOR_DESCRIBE = Script("flavor_describe")
 _FLAVOR_DELETE = Script("flavor_delete")
 
 
-class RedisPools:
-    def __init__(self, client: Any) -> None:
-        self.client = client
-
+class RedisPools(RedisResource):
     @verb
     def put(
         self,
@@ -73,10 +71,7 @@ class RedisPools:
         _refused(outcome, about, "pools")
 
 
-class RedisFlavors:
-    def __init__(self, client: Any) -> None:
-        self.client = client
-
+class RedisFlavors(RedisResource):
     @verb
     def put(self, name: str, pools: Sequence[str]) -> Steps[bool]:
         outcome, *about = yield _FLAVOR_PUT(control_keys.CONTROL, *pools, name=name, most=POOLS_MAX)

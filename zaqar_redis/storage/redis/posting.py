@@ -3,26 +3,18 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.script import Argument, Call, Script, Steps
-from zaqar_redis.records import Forwarding, IdempotencyKey, NewMessage, PostResult
+from zaqar_redis.records import IdempotencyKey, NewMessage, PostResult
 from zaqar_redis.storage.redis import identity
 from zaqar_redis.storage.redis.queues import add_to_list
 
 #: also used to append messages that are packed already
 POST = Script("message_post")
-_FORWARD = Script("message_forward")
-
-#: Milliseconds for which a queue remembers what a subscription has forwarded to it at least: as
-#: long as a message lives by default, and so may wait to be forwarded.
-_FORWARDING_WINDOW_MS = 14 * 86_400 * 1000
-#: The client of forwarded messages: nobody's, so that no client misses them as its own.
-_NO_CLIENT = bytes(16)
 
 
 def post(
@@ -72,27 +64,6 @@ def post(
         epoch=epoch,
         rank=first,
     )
-
-
-def forward(
-    now: int, project: str, queue: str, forwarded: Sequence[NewMessage], by: Forwarding
-) -> Steps[None]:
-    """See `contract.Messages.forward`."""
-    rest: list[Argument] = []
-    for rank, message in zip(by.ranks, forwarded, strict=True):
-        rest += (rank, message.ttl or 0, envelope.tail(message, _NO_CLIENT))
-    size = sum(len(message.body) for message in forwarded)
-    build_call = functools.partial(
-        _FORWARD,
-        keys.of_queue(project, queue),
-        *rest,
-        now=now,
-        size=size,
-        encrypted=int(all(message.encrypted for message in forwarded)),
-        entry=keys.ledger(by.writer),
-        window=_FORWARDING_WINDOW_MS,
-    )
-    yield from run_append(project, queue, build_call)
 
 
 def run_append(project: str, queue: str, build_call: Callable[..., Call]) -> Steps[Any]:

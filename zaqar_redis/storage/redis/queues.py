@@ -4,18 +4,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from zaqar_redis import errors, metadata_rules
-from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, Verb, verb
 from zaqar_redis.records import Page, Queue, QueueSize, Stats
 from zaqar_redis.rules import is_topic
 from zaqar_redis.storage.redis import decoding, identity
+from zaqar_redis.storage.redis.resource import RedisResource
 
 _CREATE = Script("queue_create")
 _GET = Script("queue_get")
@@ -37,11 +37,7 @@ MoveExhausted = Callable[[str, str], Verb[int]]
 _STATS_CALLS = 10
 
 
-class RedisQueues:
-    def __init__(self, client: Any, now: Clock) -> None:
-        self.client = client
-        self._now = now
-
+class RedisQueues(RedisResource):
     @verb
     def create(self, project: str, queue: str, metadata: dict[str, Any]) -> Steps[bool]:
         created, unlisted = yield _CREATE(
@@ -87,7 +83,7 @@ class RedisQueues:
     ) -> Steps[Page[Queue]]:
         found: list[Queue] = []
         step = _LIST_STEP if wanted else limit
-        listing = _listing(project, topics=topics)
+        listing = keys.of_project(project).listing(topics=topics)
         while len(found) < limit:
             names = yield RedisCommand.page(listing, after, step)
             found_names = [name.decode() for name in names]
@@ -149,14 +145,6 @@ class RedisQueues:
         yield _PURGE(keys.of_queue(project, queue))
 
     @verb
-    def names(
-        self, project: str, after: str, limit: int, *, topics: bool = False
-    ) -> Steps[Sequence[str]]:
-        """Returns names in a list of the project behind *after*, whether they exist or not."""
-        names = yield RedisCommand.page(_listing(project, topics=topics), after, limit)
-        return [name.decode() for name in names]
-
-    @verb
     def relist(self, project: str, queue: str) -> Steps[None]:
         yield from add_to_list(project, queue)
 
@@ -196,11 +184,6 @@ def remove_from_list(project: str, queue: str) -> Steps[None]:
     metadata, _ = yield _read(project, queue)
     if metadata is not None:  # created again, and perhaps listed, before it was removed
         yield RedisCommand("ZADD", names, 0, queue)
-
-
-def _listing(project: str, *, topics: bool) -> bytes:
-    of_project = keys.of_project(project)
-    return of_project.topics if topics else of_project.queues
 
 
 def _read(project: str, queue: str) -> RedisCommand:

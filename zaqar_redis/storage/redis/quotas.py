@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from zaqar_redis import errors, formats
-from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import control_keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
 from zaqar_redis.records import Quota, QuotaNews
 from zaqar_redis.storage.control import QUOTAS_MAX
+from zaqar_redis.storage.redis.resource import RedisResource
 
 _PUT = Script("quota_put")
 _DELETE = Script("quota_delete")
@@ -21,11 +20,7 @@ _REPORT = Script("quota_report")
 _WORKERS = Script("worker_list")
 
 
-class RedisQuotas:
-    def __init__(self, client: Any, now: Clock) -> None:
-        self.client = client
-        self._now = now
-
+class RedisQuotas(RedisResource):
     @verb
     def put(self, project: str, quota: Quota) -> Steps[None]:
         done = yield _PUT(

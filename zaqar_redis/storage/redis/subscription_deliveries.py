@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.script import Argument, RedisCommand, Script, Steps, verb
-from zaqar_redis.records import Message, NewMessage
+from zaqar_redis.records import Message
 from zaqar_redis.storage.deliveries import DeliveryState, EnteredMessage, PendingDelivery
 from zaqar_redis.storage.redis import identity, pending_records
+from zaqar_redis.storage.redis.resource import RedisResource
 
 _SEND_NOTICE = Script("delivery_send_notice")
 _ENQUEUE_MESSAGES = Script("delivery_enqueue_messages")
@@ -21,11 +20,7 @@ _REPLAY = Script("delivery_replay")
 _REPLAY_STEP = 200
 
 
-class RedisSubscriptionDeliveries:
-    def __init__(self, client: Any, now: Clock) -> None:
-        self.client = client
-        self._now = now
-
+class RedisSubscriptionDeliveries(RedisResource):
     @verb
     def send_notice(
         self, project: str, queue: str, subscription: str, notice: bytes, ttl: int
@@ -101,14 +96,7 @@ class RedisSubscriptionDeliveries:
 
 def _replayed(subscription: str, message: Message) -> PendingDelivery:
     epoch, rank = identity.parse_message_id(message.id)
-    draft = NewMessage(
-        body=message.body,
-        checksum=message.checksum,
-        origin=message.origin,
-        encrypted=message.encrypted,
-        attributes=message.attributes,
-        hops=message.hops,
-    )
+    draft = message.copied(message.origin, message.hops)
     front = envelope.front(message.created, message.expires, message.ttl, message.delay)
     stored = EnteredMessage(message, front + envelope.tail(draft, message.client))
     return PendingDelivery(

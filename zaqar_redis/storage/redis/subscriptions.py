@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from zaqar_redis import clock, errors, rules
-from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
 from zaqar_redis.records import Page, Subscription, SubscriptionChanges
+from zaqar_redis.storage.redis.resource import RedisResource
 
 _CREATE = Script("subscription_create")
 _GET = Script("subscription_get")
@@ -26,11 +26,7 @@ _PURGE = Script("subscription_purge")
 _NO_QUEUE, _TOO_MANY = -1, -2
 
 
-class RedisSubscriptions:
-    def __init__(self, client: Any, now: Clock) -> None:
-        self.client = client
-        self._now = now
-
+class RedisSubscriptions(RedisResource):
     @verb
     def create(
         self,

@@ -27,13 +27,11 @@ from zaqar_redis.keyspace.script import Call, Script
 from zaqar_redis.storage.contract import ProgressCallback, no_progress
 from zaqar_redis.storage.redis.messages import RedisMessages
 from zaqar_redis.storage.redis.queues import RedisQueues
-from zaqar_redis.storage.redis.scanning import scan
+from zaqar_redis.storage.redis.scanning import lists
 
 _LIST = Script("sweep_list")
 _TAKE_TURN = Script("turn_take")
 
-#: Keys that Redis reads in one SCAN: a millisecond or so.
-_SCAN = 1000
 _PAGE = 100
 #: Indexes read in one call: a fraction of a millisecond, or some when all queues are due.
 _INDEXES = 256
@@ -102,9 +100,7 @@ class RedisSweeper:
         return settled
 
     async def _sweep_step(self, entry: bytes) -> int:
-        with contextlib.suppress(
-            errors.MoveLocked
-        ):  # it is being moved, and is swept in its new store
+        with contextlib.suppress(errors.MoveLocked):  # being moved, swept in its new store
             project, queue = keys.queue_of(entry)
             return await self._queues.sweep(project, queue, self._messages.move_exhausted)
         return 0
@@ -112,13 +108,11 @@ class RedisSweeper:
     async def _sweep_listed(self, on_progress: ProgressCallback) -> int:
         """Sweeps every queue, whether it is in the index or not."""
         settled = 0
-        async for found in scan(self._client, keys.LISTS, _SCAN):
-            for listing in found:
-                settled += await self._sweep_list(listing, on_progress)
+        async for project, topics in lists(self._client):
+            settled += await self._sweep_list(project, topics, on_progress)
         return settled
 
-    async def _sweep_list(self, listing: bytes, on_progress: ProgressCallback) -> int:
-        project, topics = keys.project_of(listing), keys.lists_topics(listing)
+    async def _sweep_list(self, project: str, topics: bool, on_progress: ProgressCallback) -> int:
         settled, after = 0, ""
         while True:
             page = await self._queues.list(project, after, _PAGE, None, topics=topics)

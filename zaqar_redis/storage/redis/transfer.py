@@ -8,7 +8,6 @@ state of each (its index, its claim, its expiry) follows in rank order.
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import msgspec
 
@@ -19,6 +18,7 @@ from zaqar_redis.pool_records import TransferChunk
 from zaqar_redis.records import IMPORT_PREFIX, LockKind, MoveLock, Queue
 from zaqar_redis.storage.redis import identity
 from zaqar_redis.storage.redis.queues import add_to_list, queue_settings, remove_from_list
+from zaqar_redis.storage.redis.resource import RedisResource
 
 _UNLOCK = Script("move_unlock")
 _LOCK_MISSING = Script("move_lock_missing")
@@ -79,10 +79,7 @@ _IMPORTS = {
 _AFTER = {kind: f"{next_kind}:0" for kind, next_kind in itertools.pairwise(_KINDS)}
 
 
-class RedisTransfer:
-    def __init__(self, client: Any) -> None:
-        self.client = client
-
+class RedisTransfer(RedisResource):
     @verb
     def unlock(self, project: str, queue: str, move_lock: MoveLock) -> Steps[bool]:
         if move_lock.is_import:

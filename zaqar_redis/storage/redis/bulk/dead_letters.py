@@ -4,20 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Argument, Steps, verb
 from zaqar_redis.storage.redis import dead_letters
 from zaqar_redis.storage.redis.queues import add_to_list
+from zaqar_redis.storage.redis.resource import RedisResource
 
 
-class RedisDeadLetters:
-    def __init__(self, client: Any, now: Clock) -> None:
-        self.client = client
-        self._now = now
-
+class RedisDeadLetters(RedisResource):
     @verb
     def post(
         self, project: str, queue: str, letters: Sequence[tuple[str, int, bytes]]

@@ -12,12 +12,11 @@ import functools
 import hashlib
 from array import array
 from collections.abc import Sequence
-from typing import Any
 
-from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Argument, Script, Steps, verb
 from zaqar_redis.storage.redis import posting
+from zaqar_redis.storage.redis.resource import RedisResource
 
 _POST = Script("ledger_post")
 _END = Script("ledger_end")
@@ -56,11 +55,7 @@ class BatchDigest:
         return str(self)
 
 
-class RedisLedger:
-    def __init__(self, client: Any, now: Clock) -> None:
-        self.client = client
-        self._now = now
-
+class RedisLedger(RedisResource):
     @verb
     def post(
         self,

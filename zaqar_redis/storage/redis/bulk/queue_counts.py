@@ -18,8 +18,6 @@ _HASHES = (
 
 @dataclass(frozen=True)
 class QueueCounts:
-    """The counts of a queue."""
-
     #: None: the queue does not exist
     epoch: str | None
     #: the last rank given

@@ -6,23 +6,17 @@ Nothing here settles or changes a queue, and no answer grows with its length.
 
 from __future__ import annotations
 
-from typing import Any
-
-from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
 from zaqar_redis.records import RawClaim, Watermarks
 from zaqar_redis.storage.redis import claims, identity
+from zaqar_redis.storage.redis.resource import RedisResource
 
 _WATERMARKS = Script("range_watermarks")
 _SEEK = Script("range_seek")
 
 
-class RedisRanges:
-    def __init__(self, client: Any, now: Clock) -> None:
-        self.client = client
-        self._now = now
-
+class RedisRanges(RedisResource):
     @verb
     def watermarks(self, project: str, queue: str) -> Steps[Watermarks | None]:
         """Returns ranks, count and size of a queue's messages; None: there is no such queue.

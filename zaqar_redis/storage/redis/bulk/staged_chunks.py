@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
-from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Argument, Script, Steps, verb
 from zaqar_redis.storage.redis import posting
 from zaqar_redis.storage.redis.bulk.ledger import LEDGER_WINDOW_MS
+from zaqar_redis.storage.redis.resource import RedisResource
 
 _PUT = Script("stage_put")
 _BEGIN = Script("stage_begin")
@@ -34,11 +33,7 @@ _END = Script("stage_end")
 _STAGED_CHUNK_TTL_MS = 24 * 3600 * 1000
 
 
-class RedisStagedChunks:
-    def __init__(self, client: Any, now: Clock) -> None:
-        self.client = client
-        self._now = now
-
+class RedisStagedChunks(RedisResource):
     @verb
     def put(
         self,
