@@ -208,12 +208,15 @@ async def _answer_unrouted(
     error: falcon.HTTPError,
     params: Any,
 ) -> None:
-    if isinstance(error, falcon.HTTPMethodNotAllowed):
+    found: Exception = error
+    if not isinstance(error, falcon.HTTPMethodNotAllowed):
+        error.description = advice.of_path(req.method, req.path)
+    elif lacks := advice.of_lack(req.path):  # only the template of another path fits
+        found = errors.NotFound(why=lacks)
+    else:
         allowed = dict(error.headers or {})["Allow"]
         error.description = advice.of_method(req.method, req.path, allowed)
-    else:
-        error.description = advice.of_path(req.method, req.path)
-    await _answer_error(req, resp, error, params)
+    await _answer_error(req, resp, found, params)
 
 
 def _responder(route: ApiRoute, names: list[str]) -> Responder:
