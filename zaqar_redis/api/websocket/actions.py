@@ -20,7 +20,7 @@ from zaqar_redis.api.ignored import DocumentReader
 from zaqar_redis.api.rest.subscriptions import keystone_token, longest
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.websocket import schemas as docs
-from zaqar_redis.api.websocket.requests import SocketRequest
+from zaqar_redis.api.websocket.frames import SocketRequest
 from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.records import Message
 from zaqar_redis.service import subscription_options
