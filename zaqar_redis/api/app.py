@@ -12,7 +12,7 @@ from msgspec import structs
 
 from zaqar_redis import errors
 from zaqar_redis.api import openapi, problems, request_heads, resources, routes
-from zaqar_redis.api.access_log import LoggingMiddleware, LoggingSockets
+from zaqar_redis.api.access_log import LoggingSockets
 from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.background import BackgroundTasks
 from zaqar_redis.api.checks import RequestChecks
@@ -21,7 +21,7 @@ from zaqar_redis.api.console import routes as console_routes
 from zaqar_redis.api.endpoints import request_ids
 from zaqar_redis.api.exchange import REQUEST_ID, Receive, Send
 from zaqar_redis.api.operator_routes import InstallationHandlers
-from zaqar_redis.api.resources import MeasuringMiddleware, RequestMiddleware
+from zaqar_redis.api.resources import RequestMiddleware
 from zaqar_redis.api.rest.administration import AdministrationHandlers
 from zaqar_redis.api.rest.claims import ClaimHandlers
 from zaqar_redis.api.rest.home import HealthHandlers
@@ -159,14 +159,9 @@ class App:
         return WebSocketApi(context, settings.websocket, settings.request_timeout)
 
     def _middleware(self) -> list[Any]:
-        found: list[Any] = [RequestMiddleware(self.checks, self.request_ids, self.audit), self]
-        if self.settings.access_log:
-            found.append(LoggingMiddleware())
-        if self.settings.metrics is not None:
-            found.insert(0, MeasuringMiddleware())
-        if self._services.channels is not None:
-            found.append(self._services.channels.middleware)
-        return found
+        channels, given = self._services.channels, (self.request_ids, self.audit, self.settings)
+        of_requests = RequestMiddleware(self.checks, *given)
+        return [of_requests, self, *([channels.middleware] if channels is not None else [])]
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] != "http":
