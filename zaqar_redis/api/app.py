@@ -34,7 +34,6 @@ from zaqar_redis.api.rest_routes import HandlerSet, rest_routes
 from zaqar_redis.api.route_advice import RouteAdvice
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.server.hot_routes import HotRoutes
-from zaqar_redis.api.topic_routes import topic_routes
 from zaqar_redis.api.websocket.actions import ActionHandlers
 from zaqar_redis.api.websocket.connection import ConnectionContext
 from zaqar_redis.api.websocket.front_end import WebSocketApi
@@ -53,10 +52,13 @@ def _handlers(services: Services) -> HandlerSet:
     if pooled is not None and services.quotas is not None:
         of_quotas = QuotaService(pooled.control.quotas, settings.quota)
         quotas = QuotaHandlers(of_quotas, services.quotas, settings.limits)
+    queues = QueueHandlers(services.queues, subscriptions, services.signer, policy)
+    messages = MessageHandlers(services.messages, settings.limits, settings.enable_checksum)
     return HandlerSet(
-        messages=MessageHandlers(services.messages, settings.limits, settings.enable_checksum),
+        messages=messages,
         claims=ClaimHandlers(services.claims),
-        queues=QueueHandlers(services.queues, subscriptions, services.signer, policy),
+        queues=queues,
+        topics=TopicHandlers(queues, messages, services.queues, services.messages),
         administration=AdministrationHandlers(services.administration, policy),
         health=HealthHandlers(services.health),
         pools=InstallationHandlers(
@@ -124,11 +126,7 @@ class App:
 
     def _rest_routes(self, handlers: HandlerSet) -> list[ApiRoute]:
         services, settings = self._services, self.settings
-        topics = TopicHandlers(
-            handlers.queues, handlers.messages, services.queues, services.messages
-        )
         rest = rest_routes(handlers, settings.limits, services.access.has_admins)
-        rest += topic_routes(topics, settings.limits)
         rest += services.notifications.routes(services.access.policy)
         rest = [structs.replace(route, strict=settings.strict) for route in rest]
         tracing = services.parts.tracing
