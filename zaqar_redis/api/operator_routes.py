@@ -10,7 +10,8 @@ from typing import Annotated
 from msgspec import Struct
 
 from zaqar_redis import errors
-from zaqar_redis.api import administration_schemas, pool_schemas, queries, quota_schemas
+from zaqar_redis.api import operator_schemas as schemas
+from zaqar_redis.api import queries
 from zaqar_redis.api import schemas as docs
 from zaqar_redis.api.bodies import Body
 from zaqar_redis.api.rest.administration import AdministrationHandlers
@@ -31,7 +32,7 @@ _MISSING = (errors.NotFound,)
 
 
 def administration_routes(of: AdministrationHandlers) -> Iterator[ApiRoute]:
-    queue, schemas = "/v2/queues/{queue}", administration_schemas
+    queue = "/v2/queues/{queue}"
     new, moved = Body(schemas.MoveIn, "A move"), {200: schemas.MovedOut}
     peek = partial(get, query=schemas.PeekQuery, answers={200: schemas.PeekPageOut})
     move = partial(post, problems=(errors.NotFound, errors.QuotaExceeded))
@@ -42,10 +43,10 @@ def administration_routes(of: AdministrationHandlers) -> Iterator[ApiRoute]:
 
 
 def quota_routes(quotas: QuotaHandlers, *, admin: bool) -> Iterator[ApiRoute]:
-    quota, shown = "/v2/quotas/{project}", {200: quota_schemas.QuotaOut}
+    quota, shown = "/v2/quotas/{project}", {200: schemas.QuotaOut}
     yield get(quota, quotas.get, "quotas:get", answers=shown)
     if admin:
-        page, new = {200: quota_schemas.QuotaPageOut}, Body(quota_schemas.QuotaIn, "A quota")
+        page, new = {200: schemas.QuotaPageOut}, Body(schemas.QuotaIn, "A quota")
         query = queries.PageQuery
         yield get("/v2/quotas", quotas.list, "quotas:get_all", query=query, answers=page)
         yield put(quota, quotas.put, "quotas:update", body=new, answers=shown)
@@ -54,7 +55,7 @@ def quota_routes(quotas: QuotaHandlers, *, admin: bool) -> Iterator[ApiRoute]:
 
 def pool_routes(handlers: InstallationHandlers) -> list[ApiRoute]:
     rebalance = handlers.rebalance
-    rebalancing, begun = {200: pool_schemas.RebalanceOut}, {202: pool_schemas.RebalanceOut}
+    rebalancing, begun = {200: schemas.RebalanceOut}, {202: schemas.RebalanceOut}
     return [
         *_pool_routes(handlers.pools),
         get("/v2/rebalance", rebalance.get, "pools:rebalance", answers=rebalancing),
@@ -65,7 +66,7 @@ def pool_routes(handlers: InstallationHandlers) -> list[ApiRoute]:
 
 
 def _pool_routes(of: PoolHandlers) -> Iterator[ApiRoute]:
-    pool, schemas = "/v2/pools/{pool}", pool_schemas
+    pool = "/v2/pools/{pool}"
     body = partial(Body, noun="A pool", ignored=schemas.ignored)
     new = body(Annotated[schemas.PoolIn, docs.about(required=["uri", "weight"])])
     one_of = [{"required": [name]} for name in schemas.PoolChangeIn.__struct_fields__]
@@ -86,7 +87,7 @@ def _pool_routes(of: PoolHandlers) -> Iterator[ApiRoute]:
 
 
 def _flavor_routes(of: FlavorHandlers) -> Iterator[ApiRoute]:
-    flavor, schemas = "/v2/flavors/{flavor}", pool_schemas
+    flavor = "/v2/flavors/{flavor}"
     page, shown = {200: schemas.FlavorPageOut}, {200: schemas.FlavorOut}
     new, change = Body(schemas.FlavorIn, "A flavor"), Body(schemas.FlavorChangeIn, "A flavor")
     query = queries.DetailedPageQuery
