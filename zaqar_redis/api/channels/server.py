@@ -68,7 +68,7 @@ class ServerApi(ComposedVerbs):
         self._checks = checks
 
     def routes(self) -> Iterator[ApiRoute]:
-        row = partial(ApiRoute, public=True, checked=False, guard=self._checks.admit)
+        row = self._checks.route
         body = partial(Body, size_max=_BODY_MAX, error=errors.ContentTooLarge)
         legacy = body(_LegacyRequest, "A call", default=_LegacyRequest())
         params = body(Raw, "Parameters", default=Raw(b"{}"))

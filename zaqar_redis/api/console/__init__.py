@@ -157,20 +157,13 @@ def routes(
     origins = AllowedOrigins(settings.allowed_origins)
     checks = ApiKeyChecks(settings.api_key, origins, access, settings.project)
     handlers = ConsoleHandlers(settings, checks, channels=namespaces is not None)
-    row = partial(ApiRoute, public=True, checked=False)
-    read = partial(row, "GET", action="console:read")
+    read = partial(ApiRoute, "GET", action="console:read", public=True, checked=False)
     found = [
         read("/console", handlers.redirect),
         read("/console/", handlers.get_file),
         read("/console/{name}", handlers.get_file),
         read("/console/about", handlers.about),
-        row(
-            "GET",
-            "/console/session",
-            handlers.show_session,
-            "console:session",
-            guard=checks.admit,
-        ),
+        checks.route("GET", "/console/session", handlers.show_session, "console:session"),
         *overview.routes(services, checks),
         *queues.routes(services, checks, limits),
     ]

@@ -104,11 +104,12 @@ def routes(
 ) -> list[ApiRoute]:
     """*secret*: signs tickets."""
     handlers = ChannelHandlers(nodes, checks, namespaces, secret)
-    row = partial(ApiRoute, public=True, checked=False, guard=checks.admit)
-    get, ticket = partial(row, "GET"), Body(_TicketRequest, "A ticket")
+    get, ticket = partial(checks.route, "GET"), Body(_TicketRequest, "A ticket")
     connections, namespace = handlers.list_connections, handlers.show_namespace
     return [
         get("/console/connections", connections, "console:connections", query=ConnectionsQuery),
         get("/console/namespace", namespace, "console:namespace", query=ChannelQuery),
-        row("POST", "/console/token", handlers.issue_ticket, "console:ticket", body=ticket),
+        checks.route(
+            "POST", "/console/token", handlers.issue_ticket, "console:ticket", body=ticket
+        ),
     ]

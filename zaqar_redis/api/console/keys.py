@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -142,7 +141,7 @@ def _shown(key: AccessKey) -> dict[str, Any]:
 
 def routes(keys: AccessKeys, checks: ApiKeyChecks, seal: SecretSeal | None) -> list[ApiRoute]:
     handlers = KeyHandlers(keys, checks, seal)
-    row = partial(ApiRoute, public=True, checked=False, guard=checks.admit)
+    row = checks.route
     new, changed = Body(_KeyIn, "An access key"), Body(_KeyChangeIn, "An access key")
     one = "/console/keys/{key}"
     return [

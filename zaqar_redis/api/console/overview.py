@@ -145,14 +145,9 @@ class OverviewHandlers:
 
 def routes(services: OperatorServices, checks: ApiKeyChecks) -> list[ApiRoute]:
     handlers = OverviewHandlers(services, checks)
-    row = partial(ApiRoute, "GET", public=True, checked=False, guard=checks.admit)
+    row, history = partial(checks.route, "GET"), "/console/overview/history"
     return [
         row("/console/overview", handlers.show, "console:overview"),
-        row(
-            "/console/overview/history",
-            handlers.show_history,
-            "console:overview",
-            query=HistoryQuery,
-        ),
+        row(history, handlers.show_history, "console:overview", query=HistoryQuery),
         row("/console/projects", handlers.list_projects, "console:projects"),
     ]

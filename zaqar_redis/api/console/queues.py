@@ -127,19 +127,10 @@ def routes(
     services: OperatorServices, checks: ApiKeyChecks, limits: rules.Limits
 ) -> list[ApiRoute]:
     handlers = QueueListHandlers(services, checks, limits)
-    row = partial(ApiRoute, "GET", public=True, checked=False, guard=checks.admit)
+    row, history = partial(checks.route, "GET"), "/console/queues/{queue}/history"
+    attributes = "/console/attributes", handlers.list_attributes, "console:attributes"
     return [
         row("/console/queues", handlers.list_queues, "console:queues", query=QueuesQuery),
-        row(
-            "/console/attributes",
-            handlers.list_attributes,
-            "console:attributes",
-            query=AttributesQuery,
-        ),
-        row(
-            "/console/queues/{queue}/history",
-            handlers.show_history,
-            "console:history",
-            query=HistoryQuery,
-        ),
+        row(*attributes, query=AttributesQuery),
+        row(history, handlers.show_history, "console:history", query=HistoryQuery),
     ]
