@@ -10,7 +10,7 @@ from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from time import perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import falcon
 import falcon.asgi
@@ -31,8 +31,10 @@ from zaqar_redis.api.exchange import (
 from zaqar_redis.api.route_advice import RouteAdvice
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.server.streams import TRANSPORT
-from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.metrics.definitions import HTTP_DURATIONS, HTTP_REQUESTS
+
+if TYPE_CHECKING:
+    from zaqar_redis.api.settings import ApiSettings
 
 #: Where the application keeps ASGI's receive() in the scope, and its first event.
 RECEIVE = "zaqar_redis.receive"
