@@ -22,10 +22,11 @@ class SentHistory:
         history_options: HistoryOptions | None,
         dedup: Dedup | None = None,
     ) -> Published:
+        key = dedup.key if dedup is not None else ""
         if history_options is None:
             if not self._events.live:  # before the idempotency key is stored
                 raise errors.BusUnavailable
-            if dedup is None or not dedup.key:
+            if not key:
                 await self._events.send(channel, payload)
                 return Published(NO_POSITION, new=True)
         published = await self._publish(channel, payload, history_options, dedup)
@@ -33,13 +34,9 @@ class SentHistory:
             # Subscribers find what is stored, also when it cannot be sent now.
             self._events.announce(channel, payload, published.position)
         elif published.new:
-            await self._send_once(channel, payload, dedup)
+            try:
+                await self._events.send(channel, payload)
+            except (errors.Unavailable, errors.ContentTooLarge):
+                await self.forget_key(channel, key)  # else a retry would be taken for a duplicate
+                raise
         return published
-
-    async def _send_once(self, channel: str, payload: bytes, dedup: Dedup | None) -> None:
-        try:
-            await self._events.send(channel, payload)
-        except (errors.Unavailable, errors.ContentTooLarge):
-            if dedup is not None and dedup.key:  # else a retry would be taken for a duplicate
-                await self.forget_key(channel, dedup.key)
-            raise
