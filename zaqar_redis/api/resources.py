@@ -48,8 +48,6 @@ _UNUSED = Body(bytes, "The body")
 
 
 class AsgiRequest(Request[Any, Any]):
-    """A request from ASGI."""
-
     def __init__(self, req: falcon.asgi.Request, body: Body | None) -> None:
         """*body*: that of the route, or None."""
         super().__init__(req.path, req.query_string, req.context.headers)

@@ -71,8 +71,6 @@ class TracingSettings(msgspec.Struct, frozen=True):
 
 
 class RequestSpan:
-    """The span of one request."""
-
     def __init__(self, span: Span) -> None:
         self._span = span
 

@@ -50,8 +50,6 @@ class AuditSettings(msgspec.Struct, frozen=True):
 
 
 class AuditEvent(Record, frozen=True):
-    """One request."""
-
     #: in UTC, ISO 8601
     time: str
     request_id: str

@@ -28,12 +28,10 @@ _JSON = "centrifuge-json"
 
 
 def json_frame(replies: Sequence[bytes]) -> bytes:
-    """Returns a frame of JSON."""
     return encode_frame(JSON.frame(replies), binary=False)
 
 
 def protobuf_frame(replies: Sequence[bytes]) -> bytes:
-    """Returns a frame of Protobuf."""
     return encode_frame(PROTOBUF.frame(replies), binary=True)
 
 

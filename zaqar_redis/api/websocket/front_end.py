@@ -32,8 +32,6 @@ class WebSocketSettings(Struct, frozen=True):
 
 
 class WebSocketApi:
-    """Serves the sockets of a process."""
-
     def __init__(
         self, context: ConnectionContext, settings: WebSocketSettings, read_timeout: float
     ) -> None:

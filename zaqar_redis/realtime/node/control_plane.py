@@ -169,7 +169,6 @@ class ControlPlane:
         )
 
     def report(self) -> control.NodeReport:
-        """Returns the state of this node."""
         node = self._node
         counts = node.counts()
         return control.NodeReport(
