@@ -229,7 +229,7 @@ def start_engine(stack: contextlib.ExitStack, runner: asyncio.Runner, uri: str) 
     client = keyspace.client(uri, BatchSettings(timeout=60))
     runner.run(client.start())
     stack.callback(lambda: runner.run(client.close()))
-    return RedisEngine(client, clock.process)
+    return RedisEngine([client], clock.process)
 
 
 def _data(number: int) -> dict[str, object]:

@@ -209,24 +209,28 @@ def _channel(*slots: str) -> Callable[[str, int], list[bytes]]:
     ]
 
 
+def _stored(client: keyspace.AsyncClient) -> RedisHistory:
+    return RedisHistory(lambda channel: client, sends=True)
+
+
 async def _publish(store: BlockingStore, client: keyspace.AsyncClient, each: int) -> None:
     keep = HistoryOptions(size=10, ttl=60, meta_ttl=2_592_000)
-    await RedisHistory(client, sends=True).publish(f"{store.project}/channel-{each}", b'"x"', keep)
+    await _stored(client).publish(f"{store.project}/channel-{each}", b'"x"', keep)
 
 
 async def _publish_once(store: BlockingStore, client: keyspace.AsyncClient, each: int) -> None:
     once = Dedup(key=UUID.format(each))
-    await RedisHistory(client, sends=True).publish(f"{store.project}/channel-1", b'"x"', None, once)
+    await _stored(client).publish(f"{store.project}/channel-1", b'"x"', None, once)
 
 
 async def _read_channel(store: BlockingStore, client: keyspace.AsyncClient, each: int) -> None:
     keep = HistoryOptions(size=10, ttl=60, meta_ttl=2_592_000)
     channel = f"{store.project}/channel-{each}"
-    await RedisHistory(client, sends=True).history(channel, HistoryFilter(limit=0), keep)
+    await _stored(client).history(channel, HistoryFilter(limit=0), keep)
 
 
 async def _add_presence(store: BlockingStore, client: keyspace.AsyncClient, each: int) -> None:
-    presence = RedisPresence(client, store.clock)
+    presence = RedisPresence(lambda channel: client, store.clock)
     await presence.add(f"{store.project}/channel-{each}", UUID.format(each), "user", b"{}", 60)
 
 

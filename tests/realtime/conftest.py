@@ -22,7 +22,6 @@ from zaqar_redis.realtime.bus import Bus
 from zaqar_redis.realtime.engine import Engine, Position
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.engines.redis import RedisEngine
-from zaqar_redis.realtime.engines.sharded import ShardedEngine
 
 T = TypeVar("T")
 
@@ -82,11 +81,7 @@ class EngineHarness:
 def engine(uris: Sequence[str], now: clock.Clock, bus: Bus | None = None) -> Engine:
     """Returns a memory engine without URIs, and a sharded one with several."""
     clients = [keyspace.client(uri, PATIENT) for uri in uris]
-    if not clients:
-        return MemoryEngine(now, bus)
-    if len(clients) > 1:
-        return ShardedEngine(clients, now, bus)
-    return RedisEngine(clients[0], now, bus)
+    return RedisEngine(clients, now, bus) if clients else MemoryEngine(now, bus)
 
 
 @contextlib.contextmanager

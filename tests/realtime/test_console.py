@@ -466,6 +466,10 @@ def test_without_channels_the_console_has_its_other_pages(
             refused = httpx.get(f"{service.url}{path}", headers=operator)
             assert refused.status_code == 404
             assert "needs the option [channels] enabled" in refused.text
+        ticket = {"channel": "news"}
+        refused = httpx.post(f"{service.url}/console/token", json=ticket, headers=operator)
+        assert (refused.status_code, "allow" in refused.headers) == (404, False)
+        assert "needs the option [channels] enabled" in refused.text
 
 
 @pytest.mark.nightly

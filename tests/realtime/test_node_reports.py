@@ -40,7 +40,7 @@ from zaqar_redis.storage import pools
 @asynccontextmanager
 async def operator(uri: str, store: str) -> AsyncIterator[tuple[Node, OperatorServices]]:
     """A node over the Redis at *uri*, whose queues are in *store*."""
-    engine = RedisEngine(keyspace.client(uri, PATIENT), clock.store)
+    engine = RedisEngine([keyspace.client(uri, PATIENT)], clock.store)
     verifier = tokens.TokenVerifier(tokens.TokenSettings())
     anybody = SessionSettings(insecure=True)
     node = Node(engine, anybody, Namespaces(ChannelOptions(), {}), verifier)

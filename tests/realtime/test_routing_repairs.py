@@ -46,7 +46,7 @@ def server() -> Iterator[servers.RedisServer]:
 async def node_on(server: servers.RedisServer) -> AsyncIterator[Node]:
     """A node whose bus needs no Redis, and which repairs the store each second."""
     node = Node(
-        RedisEngine(keyspace.client(server.uri, PATIENT), clock.store, MemoryBus()),
+        RedisEngine([keyspace.client(server.uri, PATIENT)], clock.store, MemoryBus()),
         SessionSettings(presence_ttl=2),
         Namespaces(ChannelOptions(), {}),
         tokens.TokenVerifier(tokens.TokenSettings(hmac_secret_key=SECRET)),

@@ -66,6 +66,14 @@ def test_path_that_needs_an_option_names_it(path: str, option: str) -> None:
     assert option in _ADVICE.of_path("GET", path)
 
 
+def test_console_without_channels_names_what_its_tickets_need() -> None:
+    advice = RouteAdvice([_route("/console/{name}")], ())
+    assert "[channels] enabled" in advice.of_lack("/console/token")
+    assert advice.of_lack("/console/about") == ""
+    with_channels = [_route("/console/{name}"), _route("/console/token")]
+    assert RouteAdvice(with_channels, ()).of_lack("/console/token") == ""
+
+
 def test_path_beside_what_an_option_enables_needs_no_option() -> None:
     advice = RouteAdvice([*_SERVED, _route("/connection/websocket")], ())
     assert advice.of_path("GET", "/connection/websockets").endswith("/connection/websocket?")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The access log: a line for each request, and for each socket when it ends.
 
-It is of classes beside those that log nothing, and chosen when a worker starts: without it no
-request asks for it.  Neither query strings nor headers are logged, but for the Client-ID: they may
-have credentials.
+On the fast path, and for sockets, it is of classes beside those that log nothing, and chosen when a
+worker starts: without it no request asks for it there.  Neither query strings nor headers are
+logged, but for the Client-ID: they may have credentials.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ import logging
 import time
 from typing import Any
 
-import falcon.asgi
-
-from zaqar_redis.api.exchange import REQUEST_ID, Receive, Request, Send
+from zaqar_redis.api.exchange import Receive, Request, Send
 
 #: Its level is its own: that of the log says nothing about it.
 LOG = logging.getLogger("zaqar_redis.access")
@@ -56,27 +54,6 @@ def write(
 
 def peer_of(client: Any) -> str:
     return str(client[0]) if client else ""
-
-
-class LoggingMiddleware:
-    """The ASGI path, with an access log."""
-
-    async def process_response(
-        self,
-        req: falcon.asgi.Request,
-        resp: falcon.asgi.Response,
-        resource: object,
-        succeeded: bool,
-    ) -> None:
-        write(
-            req.method,
-            req.path,
-            resp.status_code,
-            (time.perf_counter_ns() - req.context.began) / 1e9,
-            peer=peer_of(req.scope.get("client")),
-            request=getattr(req.context, "request", None),
-            request_id=resp.get_header(REQUEST_ID) or "",
-        )
 
 
 class LoggingSockets:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable
+from functools import partial
 from typing import Annotated, Any
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from zaqar_redis import errors, rules
 from zaqar_redis.api.exchange import Request
 from zaqar_redis.api.origins import AllowedOrigins
 from zaqar_redis.api.queries import QueryReader
+from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.auth.access import Access
 from zaqar_redis.auth.identity import ADMIN, API_KEY, NONE, Identity, with_implied
 from zaqar_redis.auth.strategy import project_header
@@ -58,6 +60,8 @@ class ApiKeyChecks:
         self._authenticator = access.authenticator
         self._policy = access.policy
         self._project = project
+        #: a route that it guards
+        self.route = partial(ApiRoute, public=True, checked=False, guard=self.admit)
         self._challenge = ", ".join(filter(None, ("ApiKey", self._authenticator.challenge)))
 
     def admit(self, request: Request[Any, Any], action: str) -> Awaitable[None] | None:

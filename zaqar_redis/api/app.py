@@ -12,7 +12,7 @@ from msgspec import structs
 
 from zaqar_redis import errors
 from zaqar_redis.api import openapi, problems, request_heads, resources, routes
-from zaqar_redis.api.access_log import LoggingMiddleware, LoggingSockets
+from zaqar_redis.api.access_log import LoggingSockets
 from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.background import BackgroundTasks
 from zaqar_redis.api.checks import RequestChecks
@@ -21,7 +21,7 @@ from zaqar_redis.api.console import routes as console_routes
 from zaqar_redis.api.endpoints import request_ids
 from zaqar_redis.api.exchange import REQUEST_ID, Receive, Send
 from zaqar_redis.api.operator_routes import InstallationHandlers
-from zaqar_redis.api.resources import MeasuringMiddleware, RequestMiddleware
+from zaqar_redis.api.resources import RequestMiddleware
 from zaqar_redis.api.rest.administration import AdministrationHandlers
 from zaqar_redis.api.rest.claims import ClaimHandlers
 from zaqar_redis.api.rest.home import HealthHandlers
@@ -34,7 +34,6 @@ from zaqar_redis.api.rest_routes import HandlerSet, rest_routes
 from zaqar_redis.api.route_advice import RouteAdvice
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.server.hot_routes import HotRoutes
-from zaqar_redis.api.topic_routes import topic_routes
 from zaqar_redis.api.websocket.actions import ActionHandlers
 from zaqar_redis.api.websocket.connection import ConnectionContext
 from zaqar_redis.api.websocket.front_end import WebSocketApi
@@ -53,10 +52,13 @@ def _handlers(services: Services) -> HandlerSet:
     if pooled is not None and services.quotas is not None:
         of_quotas = QuotaService(pooled.control.quotas, settings.quota)
         quotas = QuotaHandlers(of_quotas, services.quotas, settings.limits)
+    queues = QueueHandlers(services.queues, subscriptions, services.signer, policy)
+    messages = MessageHandlers(services.messages, settings.limits, settings.enable_checksum)
     return HandlerSet(
-        messages=MessageHandlers(services.messages, settings.limits, settings.enable_checksum),
+        messages=messages,
         claims=ClaimHandlers(services.claims),
-        queues=QueueHandlers(services.queues, subscriptions, services.signer, policy),
+        queues=queues,
+        topics=TopicHandlers(queues, messages, services.queues, services.messages),
         administration=AdministrationHandlers(services.administration, policy),
         health=HealthHandlers(services.health),
         pools=InstallationHandlers(
@@ -124,11 +126,7 @@ class App:
 
     def _rest_routes(self, handlers: HandlerSet) -> list[ApiRoute]:
         services, settings = self._services, self.settings
-        topics = TopicHandlers(
-            handlers.queues, handlers.messages, services.queues, services.messages
-        )
         rest = rest_routes(handlers, settings.limits, services.access.has_admins)
-        rest += topic_routes(topics, settings.limits)
         rest += services.notifications.routes(services.access.policy)
         rest = [structs.replace(route, strict=settings.strict) for route in rest]
         tracing = services.parts.tracing
@@ -159,14 +157,9 @@ class App:
         return WebSocketApi(context, settings.websocket, settings.request_timeout)
 
     def _middleware(self) -> list[Any]:
-        found: list[Any] = [RequestMiddleware(self.checks, self.request_ids, self.audit), self]
-        if self.settings.access_log:
-            found.append(LoggingMiddleware())
-        if self.settings.metrics is not None:
-            found.insert(0, MeasuringMiddleware())
-        if self._services.channels is not None:
-            found.append(self._services.channels.middleware)
-        return found
+        channels, given = self._services.channels, (self.request_ids, self.audit, self.settings)
+        of_requests = RequestMiddleware(self.checks, *given)
+        return [of_requests, self, *([channels.middleware] if channels is not None else [])]
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] != "http":

@@ -20,7 +20,7 @@ import msgspec
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api import schemas
-from zaqar_redis.api.pool_schemas import PoolChangeIn, PoolIn
+from zaqar_redis.api.operator_schemas import PoolChangeIn, PoolIn
 from zaqar_redis.api.schemas import LinkOut, MessageOut, PostIn, PurgeIn
 from zaqar_redis.api.subscription_schemas import (
     DeliveriesOut,

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated
 
 from msgspec import Struct
 
 from zaqar_redis import errors
-from zaqar_redis.api import administration_schemas, pool_schemas, queries, quota_schemas
+from zaqar_redis.api import operator_schemas as schemas
+from zaqar_redis.api import queries
 from zaqar_redis.api import schemas as docs
 from zaqar_redis.api.bodies import Body
 from zaqar_redis.api.rest.administration import AdministrationHandlers
@@ -26,37 +28,25 @@ class InstallationHandlers(Struct, frozen=True):
     rebalance: RebalanceHandlers
 
 
-def administration_routes(administration: AdministrationHandlers) -> Iterator[ApiRoute]:
-    queue, schemas = "/v2/queues/{queue}", administration_schemas
-    yield get(
-        f"{queue}/peek",
-        administration.peek,
-        "messages:peek",
-        query=schemas.PeekQuery,
-        answers={200: schemas.PeekPageOut},
-    )
-    yield post(
-        f"{queue}/move",
-        administration.move,
-        "messages:move",
-        body=Body(schemas.MoveIn, "A move"),
-        answers={200: schemas.MovedOut},
-        problems=(errors.NotFound, errors.QuotaExceeded),
-    )
-    yield get(
-        f"{queue}/claims",
-        administration.list_claims,
-        "claims:get_all",
-        query=schemas.ClaimListQuery,
-        answers={200: schemas.ClaimPageOut},
-    )
+_MISSING = (errors.NotFound,)
+
+
+def administration_routes(of: AdministrationHandlers) -> Iterator[ApiRoute]:
+    queue = "/v2/queues/{queue}"
+    new, moved = Body(schemas.MoveIn, "A move"), {200: schemas.MovedOut}
+    peek = partial(get, query=schemas.PeekQuery, answers={200: schemas.PeekPageOut})
+    move = partial(post, problems=(errors.NotFound, errors.QuotaExceeded))
+    claims = partial(get, query=schemas.ClaimListQuery, answers={200: schemas.ClaimPageOut})
+    yield peek(f"{queue}/peek", of.peek, "messages:peek")
+    yield move(f"{queue}/move", of.move, "messages:move", body=new, answers=moved)
+    yield claims(f"{queue}/claims", of.list_claims, "claims:get_all")
 
 
 def quota_routes(quotas: QuotaHandlers, *, admin: bool) -> Iterator[ApiRoute]:
-    quota, shown = "/v2/quotas/{project}", {200: quota_schemas.QuotaOut}
+    quota, shown = "/v2/quotas/{project}", {200: schemas.QuotaOut}
     yield get(quota, quotas.get, "quotas:get", answers=shown)
     if admin:
-        page, new = {200: quota_schemas.QuotaPageOut}, Body(quota_schemas.QuotaIn, "A quota")
+        page, new = {200: schemas.QuotaPageOut}, Body(schemas.QuotaIn, "A quota")
         query = queries.PageQuery
         yield get("/v2/quotas", quotas.list, "quotas:get_all", query=query, answers=page)
         yield put(quota, quotas.put, "quotas:update", body=new, answers=shown)
@@ -65,7 +55,7 @@ def quota_routes(quotas: QuotaHandlers, *, admin: bool) -> Iterator[ApiRoute]:
 
 def pool_routes(handlers: InstallationHandlers) -> list[ApiRoute]:
     rebalance = handlers.rebalance
-    rebalancing, begun = {200: pool_schemas.RebalanceOut}, {202: pool_schemas.RebalanceOut}
+    rebalancing, begun = {200: schemas.RebalanceOut}, {202: schemas.RebalanceOut}
     return [
         *_pool_routes(handlers.pools),
         get("/v2/rebalance", rebalance.get, "pools:rebalance", answers=rebalancing),
@@ -75,60 +65,34 @@ def pool_routes(handlers: InstallationHandlers) -> list[ApiRoute]:
     ]
 
 
-def _pool_routes(pools: PoolHandlers) -> Iterator[ApiRoute]:
+def _pool_routes(of: PoolHandlers) -> Iterator[ApiRoute]:
     pool = "/v2/pools/{pool}"
-    new = Body(
-        Annotated[pool_schemas.PoolIn, docs.about(required=["uri", "weight"])],
-        "A pool",
-        ignored=pool_schemas.ignored,
+    body = partial(Body, noun="A pool", ignored=schemas.ignored)
+    new = body(Annotated[schemas.PoolIn, docs.about(required=["uri", "weight"])])
+    one_of = [{"required": [name]} for name in schemas.PoolChangeIn.__struct_fields__]
+    change = body(Annotated[schemas.PoolChangeIn, docs.about(anyOf=one_of)])
+    page, shown, located = (
+        {200: each} for each in (schemas.PoolPageOut, schemas.PoolOut, schemas.QueuePoolOut)
     )
-    one_of = [{"required": [name]} for name in pool_schemas.PoolChangeIn.__struct_fields__]
-    change = Body(
-        Annotated[pool_schemas.PoolChangeIn, docs.about(anyOf=one_of)],
-        "A pool",
-        ignored=pool_schemas.ignored,
-    )
-    page, shown = {200: pool_schemas.PoolPageOut}, {200: pool_schemas.PoolOut}
-    details, missing = queries.DetailsQuery, (errors.NotFound,)
+    query, details = queries.DetailedPageQuery, queries.DetailsQuery
     taken = (errors.UriTaken, errors.StoreOwned, errors.StoreLacksQueues, errors.Conflict)
-    query = queries.DetailedPageQuery
-    yield get("/v2/pools", pools.list, "pools:get_all", query=query, answers=page)
-    yield get(pool, pools.get, "pools:get", query=details, answers=shown, problems=missing)
-    yield put(pool, pools.put, "pools:create", body=new, answers={201: None}, problems=taken)
-    yield patch(
-        pool,
-        pools.patch,
-        "pools:update",
-        body=change,
-        answers=shown,
-        problems=(*missing, *taken),
-    )
-    in_use = (errors.PoolInUse, errors.FlavorEmptied)
-    yield delete(pool, pools.delete, "pools:delete", problems=in_use)
-    yield get(
-        "/v2/queues/{queue}/pool",
-        pools.locate,
-        "pools:locate",
-        answers={200: pool_schemas.QueuePoolOut},
-        problems=missing,
-    )
+    refused, in_use = (*_MISSING, *taken), (errors.PoolInUse, errors.FlavorEmptied)
+    yield get("/v2/pools", of.list, "pools:get_all", query=query, answers=page)
+    yield get(pool, of.get, "pools:get", query=details, answers=shown, problems=_MISSING)
+    yield put(pool, of.put, "pools:create", body=new, answers={201: None}, problems=taken)
+    yield patch(pool, of.patch, "pools:update", body=change, answers=shown, problems=refused)
+    yield delete(pool, of.delete, "pools:delete", problems=in_use)
+    located_at = "/v2/queues/{queue}/pool", of.locate, "pools:locate"
+    yield get(*located_at, answers=located, problems=_MISSING)
 
 
-def _flavor_routes(flavors: FlavorHandlers) -> Iterator[ApiRoute]:
-    flavor, missing = "/v2/flavors/{flavor}", (errors.NotFound,)
-    page, shown = {200: pool_schemas.FlavorPageOut}, {200: pool_schemas.FlavorOut}
-    new = Body(pool_schemas.FlavorIn, "A flavor")
-    change = Body(pool_schemas.FlavorChangeIn, "A flavor")
+def _flavor_routes(of: FlavorHandlers) -> Iterator[ApiRoute]:
+    flavor = "/v2/flavors/{flavor}"
+    page, shown = {200: schemas.FlavorPageOut}, {200: schemas.FlavorOut}
+    new, change = Body(schemas.FlavorIn, "A flavor"), Body(schemas.FlavorChangeIn, "A flavor")
     query = queries.DetailedPageQuery
-    yield get("/v2/flavors", flavors.list, "flavors:get_all", query=query, answers=page)
-    yield get(flavor, flavors.get, "flavors:get", answers=shown, problems=missing)
-    yield put(flavor, flavors.put, "flavors:create", body=new, answers={201: None})
-    yield patch(
-        flavor,
-        flavors.patch,
-        "flavors:update",
-        body=change,
-        answers=shown,
-        problems=missing,
-    )
-    yield delete(flavor, flavors.delete, "flavors:delete")
+    yield get("/v2/flavors", of.list, "flavors:get_all", query=query, answers=page)
+    yield get(flavor, of.get, "flavors:get", answers=shown, problems=_MISSING)
+    yield put(flavor, of.put, "flavors:create", body=new, answers={201: None})
+    yield patch(flavor, of.patch, "flavors:update", body=change, answers=shown, problems=_MISSING)
+    yield delete(flavor, of.delete, "flavors:delete")

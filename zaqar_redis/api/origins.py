@@ -9,6 +9,7 @@ from typing import Any
 import falcon
 
 from zaqar_redis import errors
+from zaqar_redis.api.exchange import Send
 from zaqar_redis.api.resources import RouteResource
 
 _FOREIGN = "Pages of this origin are not among allowed_origins."
@@ -34,6 +35,15 @@ class AllowedOrigins:
             and not any(fnmatchcase(origin, glob) for glob in self._globs)
         ):
             raise errors.Forbidden(why=_FOREIGN)
+
+    async def admits(self, scope: dict[str, Any], send: Send) -> bool:
+        """Returns whether a handshake may go on; refuses it if not."""
+        try:
+            self.check(dict(scope["headers"]))
+        except errors.Forbidden:
+            await send({"type": "websocket.close"})  # before it was accepted: 403
+            return False
+        return True
 
 
 class PageMiddleware(falcon.CORSMiddleware):  # type: ignore[type-arg]  # new in Falcon 4.3

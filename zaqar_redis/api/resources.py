@@ -10,13 +10,13 @@ from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from time import perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import falcon
 import falcon.asgi
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api import problems, request_heads
+from zaqar_redis.api import access_log, problems, request_heads
 from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.bodies import Body
 from zaqar_redis.api.checks import RequestChecks
@@ -33,6 +33,9 @@ from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.server.streams import TRANSPORT
 from zaqar_redis.metrics.definitions import HTTP_DURATIONS, HTTP_REQUESTS
 
+if TYPE_CHECKING:
+    from zaqar_redis.api.settings import ApiSettings
+
 #: Where the application keeps ASGI's receive() in the scope, and its first event.
 RECEIVE = "zaqar_redis.receive"
 FIRST_EVENT = "zaqar_redis.first"
@@ -45,8 +48,6 @@ _UNUSED = Body(bytes, "The body")
 
 
 class AsgiRequest(Request[Any, Any]):
-    """A request from ASGI."""
-
     def __init__(self, req: falcon.asgi.Request, body: Body | None) -> None:
         """*body*: that of the route, or None."""
         super().__init__(req.path, req.query_string, req.context.headers)
@@ -99,14 +100,19 @@ class RouteResource:
 
 class RequestMiddleware:
     """Gives each answer a request id, and checks each request: some things of all, others of
-    those for a path that exists."""
+    those for a path that exists.  Records and measures it when it is answered."""
 
     def __init__(
-        self, checks: RequestChecks, request_ids: Iterator[str], audit: RequestAudit
+        self,
+        checks: RequestChecks,
+        request_ids: Iterator[str],
+        audit: RequestAudit,
+        settings: ApiSettings,
     ) -> None:
         self._checks = checks
         self._request_ids = request_ids
         self._audit = audit
+        self._measures, self._logs = settings.metrics is not None, settings.access_log
 
     async def process_request(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         req.context.began = perf_counter_ns()  # for all who measure it
@@ -146,32 +152,21 @@ class RequestMiddleware:
     ) -> None:
         route = resource.routes.get(req.method) if isinstance(resource, RouteResource) else None
         request: AsgiRequest | None = getattr(req.context, "request", None)
+        status, request_id = resp.status_code, resp.get_header(REQUEST_ID) or ""
+        if self._logs:
+            seconds = (perf_counter_ns() - req.context.began) / 1e9
+            about: Any = {"peer": access_log.peer_of(req.scope.get("client")), "request": request}
+            access_log.write(req.method, req.path, status, seconds, **about, request_id=request_id)
         if request is not None:
             self._checks.release(request)
-        if route is None or request is None:
-            return
-        if request.is_foreign or self._audit.covers(route.action):
-            request_id = resp.get_header(REQUEST_ID) or ""
-            self._audit.record(route.action, req.method, request, resp.status_code, request_id)
-
-
-class MeasuringMiddleware:
-    """Counts and measures requests on the ASGI path."""
-
-    async def process_response(
-        self,
-        req: falcon.asgi.Request,
-        resp: falcon.asgi.Response,
-        resource: object,
-        succeeded: bool,
-    ) -> None:
-        route = resource.routes.get(req.method) if isinstance(resource, RouteResource) else None
-        # Others may have any method and path, each of which would be a row.
-        labels = (route.method, route.path) if route is not None else ("other", "other")
-        HTTP_REQUESTS.by_status(*labels)[resp.status_code] += 1
-        HTTP_DURATIONS.by_status(*labels)[resp.status_code].append(
-            perf_counter_ns() - req.context.began
-        )
+            if route is not None and (request.is_foreign or self._audit.covers(route.action)):
+                self._audit.record(route.action, req.method, request, status, request_id)
+        if self._measures:
+            # Others may have any method and path, each of which would be a row.
+            labels = (route.method, route.path) if route is not None else ("other", "other")
+            HTTP_REQUESTS.by_status(*labels)[status] += 1
+            took = perf_counter_ns() - req.context.began
+            HTTP_DURATIONS.by_status(*labels)[status].append(took)
 
 
 def install(
@@ -208,12 +203,15 @@ async def _answer_unrouted(
     error: falcon.HTTPError,
     params: Any,
 ) -> None:
-    if isinstance(error, falcon.HTTPMethodNotAllowed):
+    found: Exception = error
+    if not isinstance(error, falcon.HTTPMethodNotAllowed):
+        error.description = advice.of_path(req.method, req.path)
+    elif lacks := advice.of_lack(req.path):  # only the template of another path fits
+        found = errors.NotFound(why=lacks)
+    else:
         allowed = dict(error.headers or {})["Allow"]
         error.description = advice.of_method(req.method, req.path, allowed)
-    else:
-        error.description = advice.of_path(req.method, req.path)
-    await _answer_error(req, resp, error, params)
+    await _answer_error(req, resp, found, params)
 
 
 def _responder(route: ApiRoute, names: list[str]) -> Responder:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Collection, Iterator
+from functools import partial
+from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -30,19 +32,9 @@ from zaqar_redis.api.rest.home import (
 from zaqar_redis.api.rest.messages import MessageHandlers
 from zaqar_redis.api.rest.queues import QueueHandlers
 from zaqar_redis.api.rest.quotas import QuotaHandlers
-from zaqar_redis.api.routes import (
-    ApiRoute,
-    Handler,
-    delete,
-    get,
-    head,
-    patch,
-    post,
-    post_messages,
-    purge,
-    put,
-    share,
-)
+from zaqar_redis.api.rest.topics import TopicHandlers
+from zaqar_redis.api.routes import ApiRoute, Handler, delete, get, patch, post, put
+from zaqar_redis.auth.signed_urls import SignedUrl
 from zaqar_redis.check_records import StoreHealth
 
 
@@ -54,18 +46,21 @@ class HandlerSet(Struct, frozen=True):
     queues: QueueHandlers
     administration: AdministrationHandlers
     health: HealthHandlers
+    topics: TopicHandlers
     pools: InstallationHandlers | None = None
     quotas: QuotaHandlers | None = None
 
 
 def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list[ApiRoute]:
     """Returns the routes of the v2 API; *admin*: with those for operators."""
+    messages, topics = handlers.messages, handlers.topics
     home = home_document(admin, pooling=handlers.pools is not None)
     routes = [
         *_home_routes(home),
         *_health_routes(handlers.health),
-        *_queue_routes(handlers.queues, limits),
-        *_message_routes(handlers.messages, limits),
+        *_routes_of(_QUEUES, handlers.queues, limits, hot=True),
+        *_routes_of_messages(_QUEUES, messages.post, messages.list, limits, hot=True),
+        *_message_routes(messages),
         *_claim_routes(handlers.claims),
         *administration_routes(handlers.administration),
     ]
@@ -77,7 +72,12 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
         routes.append(get("/v2/health", handlers.health.report, "health:get", answers=answers))
         if handlers.pools is not None:
             routes += pool_routes(handlers.pools)
-    return routes
+    return [
+        *routes,
+        *_routes_of(_TOPICS, topics, limits, hot=False),
+        *_routes_of_messages(_TOPICS, topics.publish, topics.history, limits, hot=False),
+        *_topic_message_routes(topics),
+    ]
 
 
 def _home_routes(home: Handler) -> list[ApiRoute]:
@@ -98,156 +98,140 @@ def _home_routes(home: Handler) -> list[ApiRoute]:
 
 
 def _health_routes(health: HealthHandlers) -> list[ApiRoute]:
-    ok = {200: None}
+    check = partial(ApiRoute, action="healthcheck:get", public=True)
+    text = partial(check, "GET", answers={200: Literal["OK"]}, media_type=TEXT)
+    head = partial(check, "HEAD", answers={200: None})
+    ping = partial(ApiRoute, path="/v2/ping", action="ping:get", public=True)
     return [
-        get(
-            "/healthcheck",
-            health.check,
-            "healthcheck:get",
-            answers={200: Literal["OK"]},
-            media_type=TEXT,
-            public=True,
-            hot=True,
-        ),
-        head("/healthcheck", health.check, "healthcheck:get", answers=ok, public=True),
-        get(
-            "/healthcheck/live",
-            health.live,
-            "healthcheck:get",
-            answers={200: Literal["OK"]},
-            media_type=TEXT,
-            public=True,
-            needs_store=False,
-        ),
-        get(
-            "/healthcheck/ready",
-            health.ready,
-            "healthcheck:get",
-            answers={200: Literal["OK"]},
-            media_type=TEXT,
-            public=True,
-        ),
-        get(
-            "/health",
-            health.probe,
-            "healthcheck:get",
-            answers={200: docs.NothingOut},
-            public=True,
-            hot=True,
-        ),
-        head("/health", health.probe, "healthcheck:get", answers=ok, public=True),
-        get("/v2/ping", health.ping, "ping:get", public=True, hot=True),
-        head("/v2/ping", health.ping_worker, "ping:get", public=True, needs_store=False),
+        text("/healthcheck", health.check, hot=True),
+        head("/healthcheck", health.check),
+        text("/healthcheck/live", health.live, needs_store=False),
+        text("/healthcheck/ready", health.ready),
+        check("GET", "/health", health.probe, answers={200: docs.NothingOut}, hot=True),
+        head("/health", health.probe),
+        ping("GET", handler=health.ping, hot=True),
+        ping("HEAD", handler=health.ping_worker, needs_store=False),
     ]
 
 
-def _queue_routes(queues: QueueHandlers, limits: rules.Limits) -> list[ApiRoute]:
-    metadata, changes = metadata_bodies("Queue", docs.Metadata, docs.ATTRIBUTES, limits)
-    shown, missing = {200: docs.ShownMetadata}, (errors.NotFound,)
+class _Kind(NamedTuple):
+    """Queues, or topics."""
+
+    noun: str
+    metadata: Any
+    attributes: Collection[str]
+    shown: Any
+    share: type[Struct]
+    query: type[Struct]
+    page: type[Struct]
+    messages: type[Struct]
+
+
+_QUEUES = _Kind(
+    "queue",
+    docs.Metadata,
+    docs.ATTRIBUTES,
+    docs.ShownMetadata,
+    docs.ShareIn,
+    queries.QueueListQuery,
+    docs.QueuePageOut,
+    queries.MessageListQuery,
+)
+_TOPICS = _Kind(
+    "topic",
+    docs.TopicMetadata,
+    docs.TOPIC_ATTRIBUTES,
+    docs.ShownTopicMetadata,
+    docs.TopicShareIn,
+    queries.TopicListQuery,
+    docs.TopicPageOut,
+    queries.TopicMessagesQuery,
+)
+
+_MISSING = (errors.NotFound,)
+_get_message = partial(
+    get, query=queries.MessageQuery, answers={200: docs.MessageOut}, problems=_MISSING
+)
+
+
+def _routes_of(
+    kind: _Kind, of: QueueHandlers | TopicHandlers, limits: rules.Limits, *, hot: bool
+) -> Iterator[ApiRoute]:
+    """Yields those of queues, or topics, themselves."""
+    every, noun = f"{kind.noun}s", kind.noun.capitalize()
+    one = f"/v2/{every}/{{{kind.noun}}}"
+    new, changes = metadata_bodies(noun, kind.metadata, kind.attributes, limits)
+    page, shown, made = {200: kind.page}, {200: kind.shown}, {201: None, 204: None}
+    full = (errors.QuotaExceeded,)
     refused = (errors.NotFound, errors.Conflict, errors.UnsupportedMediaType)
-    queue = "/v2/queues/{queue}"
-    return [
-        get(
-            "/v2/queues",
-            queues.list,
-            "queues:get_all",
-            query=queries.QueueListQuery,
-            answers={200: docs.QueuePageOut},
-            hot=True,
-        ),
-        put(
-            queue,
-            queues.create,
-            "queues:create",
-            body=metadata,
-            answers={201: None, 204: None},
-            problems=(errors.QuotaExceeded,),
-            hot=True,
-        ),
-        get(queue, queues.get, "queues:get", answers=shown, hot=True),
-        patch(queue, queues.patch, "queues:update", body=changes, answers=shown, problems=refused),
-        delete(queue, queues.delete, "queues:delete", hot=True),
-        get(
-            f"{queue}/stats",
-            queues.stats,
-            "queues:stats",
-            query=queries.StatsQuery,
-            answers={200: docs.StatsOut},
-            problems=missing,
-            hot=True,
-        ),
-        purge(queue, queues.purge, "queues:purge"),
-        share(queue, queues.share, "queues:share", docs.ShareIn),
-    ]
+    stats = partial(
+        get, query=queries.StatsQuery, answers={200: docs.StatsOut}, problems=_MISSING, hot=hot
+    )
+    everything = Body(docs.PurgeIn, "A purge", default=docs.PurgeIn(docs.PURGEABLE))
+    share = partial(post, body=Body(kind.share, "A share"), answers={200: SignedUrl})
+    yield get(f"/v2/{every}", of.list, f"{every}:get_all", query=kind.query, answers=page, hot=hot)
+    yield put(one, of.create, f"{every}:create", body=new, answers=made, problems=full, hot=hot)
+    yield get(one, of.get, f"{every}:get", answers=shown, hot=hot)
+    yield patch(one, of.patch, f"{every}:update", body=changes, answers=shown, problems=refused)
+    yield delete(one, of.delete, f"{every}:delete", hot=hot)
+    yield stats(f"{one}/stats", of.stats, f"{every}:stats")
+    yield post(f"{one}/purge", of.purge, f"{every}:purge", body=everything)
+    yield share(f"{one}/share", of.share, f"{every}:share", needs_store=False)
 
 
-def _message_routes(messages: MessageHandlers, limits: rules.Limits) -> list[ApiRoute]:
-    queue, missing = "/v2/queues/{queue}", (errors.NotFound,)
-    message = f"{queue}/messages/{{message}}"
+def _routes_of_messages(
+    kind: _Kind, post_many: Handler, list_many: Handler, limits: rules.Limits, *, hot: bool
+) -> Iterator[ApiRoute]:
+    """Yields those of all messages of a queue, or topic."""
+    many = f"/v2/{kind.noun}s/{{{kind.noun}}}/messages"
+    document = Annotated[docs.PostIn, docs.about(required=["messages"])]
+    yield post(
+        many,
+        post_many,
+        "messages:create",
+        body=Body(document, "Messages", limits.max_messages_post_size),
+        answers={201: docs.PostedOut},
+        headers={"Idempotency-Replayed": "`true`: this answer was given before."},
+        problems=(errors.IdempotencyKeyReused, errors.QuotaExceeded),
+        hot=True,
+    )
+    page = partial(get, query=kind.messages, answers={200: docs.MessagePageOut}, hot=hot)
+    yield page(many, list_many, "messages:get_all", problems=_MISSING)
+
+
+def _message_routes(messages: MessageHandlers) -> list[ApiRoute]:
+    many = "/v2/queues/{queue}/messages"
+    one = f"{many}/{{message}}"
+    delete_many = partial(delete, query=queries.MessageDeleteQuery, hot=True)
+    popped, claimed = {200: docs.PoppedOut, 204: None}, (errors.ClaimedByOther,)
+    query, held = queries.HolderQuery, (errors.MessageClaimed,)
     return [
-        post_messages(queue, messages.post, limits),
-        get(
-            f"{queue}/messages",
-            messages.list,
-            "messages:get_all",
-            query=queries.MessageListQuery,
-            answers={200: docs.MessagePageOut},
-            problems=missing,
-            hot=True,
+        delete_many(
+            many, messages.delete_many, "messages:delete_all", answers=popped, problems=claimed
         ),
-        delete(
-            f"{queue}/messages",
-            messages.delete_many,
-            "messages:delete_all",
-            query=queries.MessageDeleteQuery,
-            answers={200: docs.PoppedOut, 204: None},
-            problems=(errors.ClaimedByOther,),
-            hot=True,
-        ),
-        get(
-            message,
-            messages.get,
-            "messages:get",
-            query=queries.MessageQuery,
-            answers={200: docs.MessageOut},
-            problems=missing,
-            hot=True,
-        ),
-        delete(
-            message,
-            messages.delete,
-            "messages:delete",
-            query=queries.HolderQuery,
-            problems=(errors.MessageClaimed,),
-            hot=True,
-        ),
+        _get_message(one, messages.get, "messages:get", hot=True),
+        delete(one, messages.delete, "messages:delete", query=query, problems=held, hot=True),
     ]
 
 
 def _claim_routes(claims: ClaimHandlers) -> list[ApiRoute]:
     claim = Body(docs.ClaimIn, "A claim", default=docs.ClaimIn())
     renewal = Body(docs.ClaimIn, "A claim")
-    queue, missing = "/v2/queues/{queue}", (errors.NotFound,)
-    a_claim = f"{queue}/claims/{{claim}}"
+    every = "/v2/queues/{queue}/claims"
+    one = f"{every}/{{claim}}"
+    query, new = queries.ClaimQuery, {201: docs.ClaimedOut, 204: None}
+    show = partial(get, query=queries.MessageQuery, answers={200: docs.ClaimOut}, hot=True)
     return [
-        post(
-            f"{queue}/claims",
-            claims.create,
-            "claims:create",
-            query=queries.ClaimQuery,
-            body=claim,
-            answers={201: docs.ClaimedOut, 204: None},
-            hot=True,
-        ),
-        get(
-            a_claim,
-            claims.get,
-            "claims:get",
-            query=queries.MessageQuery,
-            answers={200: docs.ClaimOut},
-            problems=missing,
-            hot=True,
-        ),
-        patch(a_claim, claims.update, "claims:update", body=renewal, problems=missing, hot=True),
-        delete(a_claim, claims.delete, "claims:delete", hot=True),
+        post(every, claims.create, "claims:create", query=query, body=claim, answers=new, hot=True),
+        show(one, claims.get, "claims:get", problems=_MISSING),
+        patch(one, claims.update, "claims:update", body=renewal, problems=_MISSING, hot=True),
+        delete(one, claims.delete, "claims:delete", hot=True),
+    ]
+
+
+def _topic_message_routes(topics: TopicHandlers) -> list[ApiRoute]:
+    one = "/v2/topics/{topic}/messages/{message}"
+    return [
+        _get_message(one, topics.get_message, "messages:get"),
+        delete(one, topics.delete_message, "messages:delete"),
     ]

@@ -14,15 +14,16 @@ _PATH_MAX = 400
 #: How much of the shorter one two segments have in common that are taken for each other.
 _NEAR = 0.75
 _POOLING = "it needs the option [DEFAULT] pooling"
+_CHANNELS = "it needs the option [channels] enabled"
 #: Paths that only some services have, and what it takes.
 _OPTIONAL = [
     (re.compile(paths), needs)
     for paths, needs in (
         (r"/v2/(pools|flavors|rebalance)\b|/v2/queues/[^/]+/pool$", _POOLING),
         (r"/v2/quotas\b", _POOLING),
-        (r"/(connection|emulation|api)\b", "it needs the option [channels] enabled"),
-        (r"/console/channels$", "it needs the option [channels] enabled"),
+        (r"/(connection|emulation|api)\b|/console/channels$", _CHANNELS),
         (r"/console(?!/channels$)(/|$)", "it needs the option [console] enabled"),
+        (r"/console/token$", _CHANNELS),
         (r"/metrics$", "metrics have a port of their own, the option [metrics] port"),
     )
 ]
@@ -48,12 +49,18 @@ class RouteAdvice:
         path = path[:_PATH_MAX]
         if any(pattern.fullmatch(path) for _, pattern in self._of_operators):
             return _for_operators(method, path)
-        for pattern, needs in _OPTIONAL:
-            if pattern.match(path) and not any(pattern.match(each) for each in self._served):
-                return f"This service does not have {path}: {needs}."
+        if lacks := self.of_lack(path):
+            return lacks
         meant = self._meant(path)
         what = f"did you mean {meant}?" if meant else "GET /openapi.json lists what there is."
         return f"There is nothing at {path}: {what}"
+
+    def of_lack(self, path: str) -> str:
+        """Returns what to say of a path that only other services have; "": it is none."""
+        for pattern, needs in _OPTIONAL:
+            if pattern.match(path) and not any(pattern.match(each) for each in self._served):
+                return f"This service does not have {path[:_PATH_MAX]}: {needs}."
+        return ""
 
     def of_method(self, method: str, path: str, allowed: str) -> str:
         """Returns what to say of a method that the path has not; *allowed*: those that it has."""

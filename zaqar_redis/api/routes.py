@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 from msgspec import Struct, field
 
-from zaqar_redis import errors, rules
-from zaqar_redis.api import schemas as docs
+from zaqar_redis import errors
 from zaqar_redis.api.bodies import Body
 from zaqar_redis.api.exchange import JSON, Answer, Receive, Request, Send
-from zaqar_redis.auth.signed_urls import SignedUrl
 
 #: Takes a `Request` and the path's parameters, in their order.
 Handler = Callable[..., Awaitable[Answer]]
@@ -57,33 +55,6 @@ class ApiRoute(Struct, frozen=True):
     websocket: WebSocketHandler | None = None
 
 
-get, head, put, post, patch, delete = (
-    partial(ApiRoute, method) for method in ("GET", "HEAD", "PUT", "POST", "PATCH", "DELETE")
+get, put, post, patch, delete = (
+    partial(ApiRoute, method) for method in ("GET", "PUT", "POST", "PATCH", "DELETE")
 )
-
-
-def share(path: str, handler: Handler, action: str, document: type[Struct]) -> ApiRoute:
-    """Returns the route that shares a queue or topic."""
-    body, answers = Body(document, "A share"), {200: SignedUrl}
-    return post(f"{path}/share", handler, action, body=body, answers=answers, needs_store=False)
-
-
-def purge(path: str, handler: Handler, action: str) -> ApiRoute:
-    """Returns the route that empties a queue or topic."""
-    body = Body(docs.PurgeIn, "A purge", default=docs.PurgeIn(docs.PURGEABLE))
-    return post(f"{path}/purge", handler, action, body=body)
-
-
-def post_messages(path: str, handler: Handler, limits: rules.Limits) -> ApiRoute:
-    """Returns the route that posts messages to a queue or topic."""
-    document = Annotated[docs.PostIn, docs.about(required=["messages"])]
-    return post(
-        f"{path}/messages",
-        handler,
-        "messages:create",
-        body=Body(document, "Messages", limits.max_messages_post_size),
-        answers={201: docs.PostedOut},
-        headers={"Idempotency-Replayed": "`true`: this answer was given before."},
-        problems=(errors.IdempotencyKeyReused, errors.QuotaExceeded),
-        hot=True,
-    )

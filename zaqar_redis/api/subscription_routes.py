@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated
 
 from zaqar_redis import errors
@@ -43,59 +44,22 @@ def subscription_routes(subscriptions: SubscriptionHandlers, source: str) -> Ite
         ignored=_ignored,
     )
     confirmation = Body(schemas.ConfirmationIn, "A confirmation", texts=_NOT_CONFIRMED)
+    replay = Body(schemas.ReplayIn, "A replay", default=schemas.ReplayIn())
     missing, taken = (errors.NotFound,), (errors.SubscriberTaken,)
-    collection = f"{source}/subscriptions"
-    subscription = f"{collection}/{{subscription}}"
-    yield post(
-        collection,
-        subscriptions.create,
-        "subscription:create",
-        body=new,
-        answers={201: schemas.CreatedSubscriptionOut},
-        problems=(*taken, errors.TooManySubscriptions, errors.QuotaExceeded),
-    )
-    yield get(
-        collection,
-        subscriptions.list,
-        "subscription:get_all",
-        query=schemas.SubscriptionListQuery,
-        answers={200: schemas.SubscriptionPageOut},
-    )
-    yield get(
-        subscription,
-        subscriptions.get,
-        "subscription:get",
-        query=schemas.SubscriptionQuery,
-        answers={200: schemas.SubscriptionOut},
-        problems=missing,
-    )
-    yield patch(
-        subscription,
-        subscriptions.update,
-        "subscription:update",
-        body=change,
-        problems=(*missing, *taken),
-    )
-    yield delete(subscription, subscriptions.delete, "subscription:delete")
-    yield put(
-        f"{subscription}/confirm",
-        subscriptions.confirm,
-        "subscription:confirm",
-        body=confirmation,
-        problems=missing,
-    )
-    yield post(
-        f"{subscription}/replay",
-        subscriptions.replay,
-        "subscription:replay",
-        body=Body(schemas.ReplayIn, "A replay", default=schemas.ReplayIn()),
-        answers={200: schemas.ReplayOut},
-        problems=(*missing, errors.Conflict),
-    )
-    yield post(
-        f"{subscription}/test",
-        subscriptions.test,
-        "subscription:test",
-        answers={200: schemas.SubscriptionTestOut},
-        problems=(*missing, errors.Conflict),
-    )
+    refused = (*taken, errors.TooManySubscriptions, errors.QuotaExceeded)
+    every, of = f"{source}/subscriptions", subscriptions
+    one = f"{every}/{{subscription}}"
+    made, page = {201: schemas.CreatedSubscriptionOut}, {200: schemas.SubscriptionPageOut}
+    show = partial(get, query=schemas.SubscriptionQuery, answers={200: schemas.SubscriptionOut})
+    act = partial(post, problems=(*missing, errors.Conflict))
+    replayed, tested = {200: schemas.ReplayOut}, {200: schemas.SubscriptionTestOut}
+    query = schemas.SubscriptionListQuery
+    yield post(every, of.create, "subscription:create", body=new, answers=made, problems=refused)
+    yield get(every, of.list, "subscription:get_all", query=query, answers=page)
+    yield show(one, of.get, "subscription:get", problems=missing)
+    yield patch(one, of.update, "subscription:update", body=change, problems=(*missing, *taken))
+    yield delete(one, of.delete, "subscription:delete")
+    confirm = f"{one}/confirm", of.confirm, "subscription:confirm"
+    yield put(*confirm, body=confirmation, problems=missing)
+    yield act(f"{one}/replay", of.replay, "subscription:replay", body=replay, answers=replayed)
+    yield act(f"{one}/test", of.test, "subscription:test", answers=tested)

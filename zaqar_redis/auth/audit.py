@@ -50,8 +50,6 @@ class AuditSettings(msgspec.Struct, frozen=True):
 
 
 class AuditEvent(Record, frozen=True):
-    """One request."""
-
     #: in UTC, ISO 8601
     time: str
     request_id: str
@@ -110,19 +108,11 @@ class AuditLog:
         """Returns whether requests with an action are recorded, whoever sends them."""
         return action in ADMINISTRATIVE or self._is_asked_for(action)
 
-    def record(
-        self,
-        *,
-        identity: Identity,
-        action: str,
-        method: str,
-        path: str,
-        target_project: str,
-        status: int,
-        request_id: str,
-        global_request_id: str,
-    ) -> None:
-        """Appends an event, but to standard error none of what is routine, unless asked for."""
+    def record(self, *, identity: Identity, action: str, status: int, **request: str) -> None:
+        """Appends an event, but to standard error none of what is routine, unless asked for.
+
+        *request*: what else of it `AuditEvent` has.
+        """
         outcome: Literal["success", "failure", "denied"] = (
             "success" if status < 400 else "denied" if status in (401, 403) else "failure"
         )
@@ -131,19 +121,15 @@ class AuditLog:
             return
         event = AuditEvent(
             time=datetime.now(UTC).isoformat(),
-            request_id=request_id,
-            global_request_id=global_request_id,
             strategy=identity.strategy,
             user=identity.user,
             credential=identity.credential,
             project=identity.project,
             roles=sorted(identity.roles),
             action=action,
-            method=method,
-            path=path,
-            target_project=target_project,
             status=status,
             outcome=outcome,
+            **request,
         )
         line = self._encode(event).decode()
         try:

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
+from zaqar_redis.auth import openid
 from zaqar_redis.auth.tokens import TokenSettings
 
 
@@ -21,7 +20,7 @@ def problems(settings: TokenSettings) -> list[str]:
         _of_key("token_rsa_public_key", rsa, RSAPublicKey, "RSA"),
         _of_key("token_ecdsa_public_key", ecdsa, EllipticCurvePublicKey, "ECDSA"),
         _of_key("token_ed25519_public_key", ed25519, Ed25519PublicKey, "Ed25519"),
-        _of_url("token_jwks_public_endpoint", settings.jwks_public_endpoint),
+        _of_url(settings.jwks_public_endpoint),
     )
     return [problem for problem in found if problem]
 
@@ -40,12 +39,7 @@ def _of_key(option: str, pem: str, kind: type[object], name: str) -> str | None:
     return None if is_valid else f"[channels] {option}: this public key is not of type {name}"
 
 
-def _of_url(option: str, url: str) -> str | None:
-    if not url:
+def _of_url(url: str) -> str | None:
+    if not url or openid.is_url(url):
         return None
-    try:
-        parts = urlsplit(url)
-        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:  # brackets without an IPv6 address
-        is_valid = False
-    return None if is_valid else f"[channels] {option}: {url} is not an http or https URL"
+    return f"[channels] token_jwks_public_endpoint: {url} is not an http or https URL"

@@ -94,7 +94,7 @@ class KeystoneStrategy(CachingStrategy):
             done.exception()  # it may be that nobody waits any more
 
     async def start(self) -> None:
-        _tokens().limit_logs(logging.CRITICAL + 1)
+        _imported("keystone_tokens").limit_logs(logging.CRITICAL + 1)
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -105,13 +105,13 @@ def options(conf: Any) -> dict[str, list[Any]]:
 
     Raises BadConfiguration.
     """
-    found: dict[str, list[Any]] = _tokens().options(conf) | _trusts().options(conf)
-    return found
+    modules = map(_imported, ("keystone_tokens", "keystone_trusts"))
+    return {group: each for module in modules for group, each in module.options(conf).items()}
 
 
 def create(context: StrategyContext) -> KeystoneStrategy:
     """Creates the strategy from the group ``keystone_authtoken``.  Raises BadConfiguration."""
-    return KeystoneStrategy(_tokens().TokenValidator(context.conf))
+    return KeystoneStrategy(_imported("keystone_tokens").TokenValidator(context.conf))
 
 
 def trusts(conf: Any) -> KeystoneTrusts | None:
@@ -119,16 +119,8 @@ def trusts(conf: Any) -> KeystoneTrusts | None:
 
     *conf*: with the `options`.  Raises BadConfiguration.
     """
-    found: KeystoneTrusts | None = _trusts().create(conf)
+    found: KeystoneTrusts | None = _imported("keystone_trusts").create(conf)
     return found
-
-
-def _tokens() -> Any:
-    return _imported("keystone_tokens")
-
-
-def _trusts() -> Any:
-    return _imported("keystone_trusts")
 
 
 def _imported(module: str) -> Any:

@@ -123,16 +123,13 @@ class ConnectionClaims(msgspec.Struct, frozen=True):
     roles: tuple[str, ...] = ()
 
 
-class SubscriptionClaims(msgspec.Struct, frozen=True):
+class SubscriptionClaims(SubscriptionGrant, frozen=True, kw_only=True):
     user: str
     channel: str
     client: str = ""
     #: of the connection it is valid for; empty: of any
     project: str = ""
     expire_at: int = 0
-    info: bytes = b""
-    data: bytes = b""
-    override: dict[str, bool] = {}
 
 
 class TokenVerifier:
@@ -203,9 +200,7 @@ class TokenVerifier:
             client=_text(claims, "client"),
             project=project,
             expire_at=_expiry(claims),
-            info=_payload(claims, "info"),
-            data=_payload(claims, "data"),
-            override=_override(claims),
+            **_granted(claims),
         )
 
     async def _verified(self, token: str) -> tuple[dict[str, Any], str]:
@@ -319,12 +314,13 @@ def _subs(claims: dict[str, Any]) -> dict[str, SubscriptionGrant]:
     for name, grant in given.items():
         if not isinstance(grant, dict):
             raise InvalidToken
-        found[name] = SubscriptionGrant(
-            info=_payload(grant, "info"),
-            data=_payload(grant, "data"),
-            override=_override(grant),
-        )
+        found[name] = SubscriptionGrant(**_granted(grant))
     return found
+
+
+def _granted(claims: dict[str, Any]) -> dict[str, Any]:
+    payloads = {name: _payload(claims, name) for name in ("info", "data")}
+    return {**payloads, "override": _override(claims)}
 
 
 def _text(claims: dict[str, Any], name: str) -> str:

@@ -24,60 +24,43 @@ def insecure_options(conf: cfg.ConfigOpts) -> Iterator[tuple[Severity, str, str]
     """
     auth = configuration.settings(conf, AuthSettings)
     listen = configuration.settings(conf, ListenSettings)
-    if "none" in auth.strategy:
-        if auth.insecure:
-            yield (
-                "critical",
-                f"[auth] insecure: whoever reaches {listen.bind}:{listen.port} may do everything.",
-                "Choose a strategy: key, jwt or keystone.",
-            )
-        else:
-            yield (
-                "info",
-                f"[auth] strategy is none: every user of this machine may do everything at "
-                f"{listen.bind}:{listen.port}.",
-                "Choose a strategy when there are others on it: key, jwt or keystone.",
-            )
+    address = f"{listen.bind}:{listen.port}"
+    if "none" in auth.strategy and auth.insecure:
+        what = f"[auth] insecure: whoever reaches {address} may do everything."
+        yield "critical", what, "Choose a strategy: key, jwt or keystone."
+    elif "none" in auth.strategy:
+        remedy = "Choose a strategy when there are others on it: key, jwt or keystone."
+        what = "[auth] strategy is none: every user of this machine may do everything at"
+        yield "info", f"{what} {address}.", remedy
     if configuration.settings(conf, ApiKeySettings).insecure:
-        yield (
-            "critical",
+        what = (
             "[channels] api_insecure: /api and the console, which makes access keys, take calls "
-            "without a key.",
-            "Set api_key.",
+            "without a key."
         )
+        yield "critical", what, "Set api_key."
     if configuration.settings(conf, SessionSettings).insecure:
-        yield (
-            "critical",
-            "[channels] insecure: clients connect without a token.",
-            "Give them tokens, or a proxy.",
-        )
+        what = "[channels] insecure: clients connect without a token."
+        yield "critical", what, "Give them tokens, or a proxy."
     tokens = configuration.settings(conf, TokenSettings)
     for what, remedy in short_keys(tokens):
         yield "warning", f"{what}.", f"{remedy}."
     if tokens.any_project:
-        yield (
-            "warning",
+        remedy = "Turn it off, and give each project an access key that signs its tokens."
+        what = (
             "[channels] token_any_project: whoever has a key of tokens reads and uses the channels "
-            "and queues of all projects.",
-            "Turn it off, and give each project an access key that signs its tokens.",
+            "and queues of all projects."
         )
+        yield "warning", what, remedy
     if "*" in configuration.settings(conf, ChannelsSettings).allowed_origins:
-        yield (
-            "warning",
-            "[channels] allowed_origins: * lets every web page connect.",
-            "Name your pages' origins.",
-        )
+        what = "[channels] allowed_origins: * lets every web page connect."
+        yield "warning", what, "Name your pages' origins."
     allowed = configuration.settings(conf, HttpSettings).allowed_networks
     if any(network.endswith("/0") for network in allowed):
-        yield (
-            "warning",
+        what = (
             "[notification] allowed_networks: whoever may subscribe has requests sent to any "
-            "address of your networks, and to this machine.",
-            "Name the networks of your endpoints.",
+            "address of your networks, and to this machine."
         )
+        yield "warning", what, "Name the networks of your endpoints."
     if configuration.settings(conf, MailSettings).smtp_insecure:
-        yield (
-            "warning",
-            "[notification] smtp_insecure: anybody can pretend to be the mail server.",
-            "Name the authority of its certificate, by smtp_ca_file.",
-        )
+        what = "[notification] smtp_insecure: anybody can pretend to be the mail server."
+        yield "warning", what, "Name the authority of its certificate, by smtp_ca_file."

@@ -54,7 +54,6 @@ from zaqar_redis.realtime.bus import Bus, BusSettings
 from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.engines.redis import RedisEngine
-from zaqar_redis.realtime.engines.sharded import ShardedEngine
 from zaqar_redis.realtime.load import load_bus
 from zaqar_redis.realtime.node.queue_channels import QueueChannels
 from zaqar_redis.realtime.session.context import SessionSettings
@@ -297,14 +296,14 @@ def _engine(several: Sequence[str], uri: str, batch: BatchSettings, bus: Bus | N
     if not several:
         if urlsplit(uri).scheme == "memory":
             return MemoryEngine(clock.process, bus)
-        return RedisEngine(keyspace.client(uri, batch), clock.store, bus)
+        return RedisEngine([keyspace.client(uri, batch)], clock.store, bus)
     if any(urlsplit(each).scheme == "memory" for each in several):
         raise errors.BadConfiguration("[channels] uris: memory:// cannot be one of several stores")
     try:
         clients = [keyspace.client(each, batch) for each in several]
     except errors.BadConfiguration as error:
         raise errors.BadConfiguration(f"[channels] uris: {error}") from error
-    return ShardedEngine(clients, clock.store, bus)
+    return RedisEngine(clients, clock.store, bus)
 
 
 def lacks_charts(conf: cfg.ConfigOpts) -> bool:

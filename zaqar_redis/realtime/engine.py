@@ -79,8 +79,6 @@ class HistoryFilter:
 
 
 class HistoryEntry(NamedTuple):
-    """A publication in a history."""
-
     offset: int
     payload: bytes
 

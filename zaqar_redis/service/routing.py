@@ -23,7 +23,6 @@ from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.realtime.bus import BusSettings
 from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.engines.redis import RedisEngine
-from zaqar_redis.realtime.engines.sharded import ShardedEngine
 from zaqar_redis.realtime.load import load_bus
 from zaqar_redis.realtime.node import control
 from zaqar_redis.realtime.node.node import Node
@@ -182,12 +181,9 @@ async def connected(
     """
     buses = [each.strip() for each in bus.split(",")] if isinstance(bus, str) else bus
     found = load_bus(buses, settings) if bus else None
-    engine: Engine
-    if isinstance(uri, str):
-        engine = RedisEngine(keyspace.client(uri, BatchSettings()), clock.store, found)
-    else:
-        clients = [keyspace.client(each, BatchSettings()) for each in uri]
-        engine = ShardedEngine(clients, clock.store, found)
+    uris = [uri] if isinstance(uri, str) else uri
+    clients = [keyspace.client(each, BatchSettings()) for each in uris]
+    engine = RedisEngine(clients, clock.store, found)
     node = Node(
         engine,
         SessionSettings(),

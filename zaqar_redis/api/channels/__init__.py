@@ -10,7 +10,7 @@ import msgspec
 from zaqar_redis import errors
 from zaqar_redis.api.api_key import ApiKeyChecks, ApiKeySettings
 from zaqar_redis.api.bodies import Body
-from zaqar_redis.api.channels import listing, server, streams
+from zaqar_redis.api.channels import server, streams
 from zaqar_redis.api.channels.streams import ConnectQuery, EmulationHandlers, StreamHandlers
 from zaqar_redis.api.channels.websocket import UniWebSocket, WebSocket
 from zaqar_redis.api.exchange import require_upgrade
@@ -74,7 +74,6 @@ class ChannelsFrontEnd:
         self.routes = [
             *_connection_routes(self.node, origins, settings.project),
             *server.ServerApi(self.node, settings.project, checks).routes(),
-            *listing.routes(self.node, settings.project, checks),
         ]
 
 

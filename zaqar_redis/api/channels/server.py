@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``POST /api/<method>``: the server API, for backends and operators with a key."""
+"""``POST /api/<method>``: the server API, for backends and operators with a key.
+
+``GET /console/channels``: the same list with rates, for the console and for commands.
+"""
 
 from __future__ import annotations
 
+import glob
 import logging
 from collections.abc import Iterator
 from functools import partial
@@ -14,6 +18,7 @@ from msgspec import Raw, Struct
 from zaqar_redis import errors
 from zaqar_redis.api.api_key import ApiKeyChecks
 from zaqar_redis.api.bodies import Body
+from zaqar_redis.api.console import answers
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
@@ -21,7 +26,7 @@ from zaqar_redis.realtime.node.node import Node
 from zaqar_redis.realtime.node.project_context import ProjectContext
 from zaqar_redis.realtime.protocol import codes
 from zaqar_redis.realtime.protocol.codes import CommandRejected
-from zaqar_redis.service.channels import METHODS, ChannelService, api_error
+from zaqar_redis.service.channels import METHODS, ChannelService, api_error, resource
 
 #: Bytes of a request: ten thousand channels of a broadcast, with long names.
 _BODY_MAX = 4 * 1024 * 1024
@@ -49,6 +54,13 @@ class _LegacyRequest(Struct):
     params: Raw = Raw(b"{}")
 
 
+class ChannelsQuery(Struct, frozen=True, kw_only=True):
+    #: a name
+    channel: str | None = None
+    #: a glob
+    pattern: str | None = None
+
+
 class ServerApi(ComposedVerbs):
     def __init__(self, node: Node, project: str, checks: ApiKeyChecks) -> None:
         self._node = node
@@ -56,17 +68,19 @@ class ServerApi(ComposedVerbs):
         self._checks = checks
 
     def routes(self) -> Iterator[ApiRoute]:
-        row = partial(ApiRoute, "POST", public=True, checked=False, guard=self._checks.admit)
+        row = self._checks.route
         body = partial(Body, size_max=_BODY_MAX, error=errors.ContentTooLarge)
         legacy = body(_LegacyRequest, "A call", default=_LegacyRequest())
         params = body(Raw, "Parameters", default=Raw(b"{}"))
-        yield row("/api", self.call_legacy, "channels:call", body=legacy)
+        yield row("POST", "/api", self.call_legacy, "channels:call", body=legacy)
         for method in METHODS:
-            call = partial(self.call, method)
-            yield row(f"/api/{method}", call, f"channels:{method}", body=params, hot=True)
+            call = f"/api/{method}", partial(self.call, method), f"channels:{method}"
+            yield row("POST", *call, body=params, hot=True)
         # Of no other segment: Falcon prefers the literal ones.
         unknown = "/api/{method}", self.refuse
         yield ApiRoute("POST", *unknown, "channels:call", public=True, checked=False)
+        listing = "/console/channels", self.list_channels, "channels:channels"
+        yield row("GET", *listing, query=ChannelsQuery)
 
     @verb
     def call(self, method: str, request: Request[None, Raw]) -> Steps[Answer]:
@@ -79,6 +93,15 @@ class ServerApi(ComposedVerbs):
         """Calls the method that the document names: Centrifugo's older form."""
         document = request.document
         return await self._call(document.method, request, document.params, is_named=False)
+
+    async def list_channels(self, request: Request[ChannelsQuery, None]) -> Answer:
+        """Channels with subscribers, and how many publications a second each of them has."""
+        channel, pattern = request.query.channel or "", request.query.pattern or ""
+        authorize = partial(self._checks.authorize, request)
+        authorize("channels:channels", resource(channel))
+        channels = ChannelService(self._context.for_project(request.project), authorize)
+        found = await channels.figures(glob.escape(channel) or pattern)
+        return answers.answer({"channels": found})
 
     async def refuse(self, request: Request[None, None], method: str) -> Answer:
         """Refuses a method that does not exist.  Raises NotFound."""

@@ -70,8 +70,6 @@ def _messages(replies: Sequence[bytes]) -> bytes:
 
 
 class StreamFormat(Struct, frozen=True):
-    """The format of a streaming response."""
-
     #: Centrifugo's name for it
     name: str
     codec: Codec

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
-from zaqar_redis import errors
 from zaqar_redis.api.channels.streams import connect_query, disconnect_push
 from zaqar_redis.api.exchange import Receive, Send
 from zaqar_redis.api.origins import AllowedOrigins
@@ -29,12 +28,10 @@ _JSON = "centrifuge-json"
 
 
 def json_frame(replies: Sequence[bytes]) -> bytes:
-    """Returns a frame of JSON."""
     return encode_frame(JSON.frame(replies), binary=False)
 
 
 def protobuf_frame(replies: Sequence[bytes]) -> bytes:
-    """Returns a frame of Protobuf."""
     return encode_frame(PROTOBUF.frame(replies), binary=True)
 
 
@@ -56,10 +53,7 @@ class WebSocket:
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         await receive()
-        try:
-            self._origins.check(dict(scope["headers"]))
-        except errors.Forbidden:
-            await send({"type": "websocket.close"})  # before it was accepted: 403
+        if not await self._origins.admits(scope, send):
             return
         codec, subprotocol = self._negotiate(scope)
         await send({"type": "websocket.accept", "subprotocol": subprotocol})

@@ -13,12 +13,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import msgspec
-from msgspec import Struct
-
 from zaqar_redis import errors, rules
 from zaqar_redis.api.api_key import ApiKeyChecks
 from zaqar_redis.api.console import channels, keys, overview, queues
+from zaqar_redis.api.console.answers import answer
 from zaqar_redis.api.console.settings import ConsoleSettings
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.origins import AllowedOrigins
@@ -43,7 +41,6 @@ _HEADERS = (
     ("x-content-type-options", "nosniff"),
     ("referrer-policy", "no-referrer"),
 )
-_NOT_STORED = (("cache-control", "no-store"),)
 _ROOT = Path(__file__).parent
 #: What draws the charts; tools/console-assets puts it there.
 _VENDOR, _CHARTS = _ROOT / "vendor", "uPlot.iife.min.js"
@@ -62,16 +59,6 @@ def _logins(settings: ConsoleSettings) -> list[str]:
         return ["api_key"] if settings.api_key.key else []
     at_provider = ["openid"] if settings.provider is not None else []
     return at_provider + [name for name in _ASKED if name in settings.strategies]
-
-
-class _SessionOut(Struct, frozen=True):
-    """Who has signed in, and what they may do in the project."""
-
-    user: str
-    project: str
-    roles: list[str]
-    #: rules of the policy that allow it for something in the project
-    may: list[str]
 
 
 class StaticFile:
@@ -106,13 +93,14 @@ class ConsoleHandlers:
         """*channels*: whether the service has any."""
         self._checks = checks
         self._files = _files()
-        about = {
-            "logins": _logins(settings),
-            "openid": settings.provider,
-            "charts": _CHARTS in self._files,
-            "channels": channels,
-        }
-        self._about = Answer(msgspec.json.encode(about), headers=_NOT_STORED)
+        self._about = answer(
+            {
+                "logins": _logins(settings),
+                "openid": settings.provider,
+                "charts": _CHARTS in self._files,
+                "channels": channels,
+            }
+        )
         origins = "'self'"
         if settings.provider is not None:
             scheme, host = urlsplit(settings.provider.issuer)[:2]
@@ -146,15 +134,16 @@ class ConsoleHandlers:
     async def show_session(self, request: Request[None, None]) -> Answer:
         """Who has signed in."""
         self._checks.authorize(request, "console:session", "")
-
         identity = request.identity
-        session = _SessionOut(
-            user=identity.user,
-            project=request.project,
-            roles=sorted(identity.roles),
-            may=self._checks.allowed(request),
+        return answer(
+            {
+                "user": identity.user,
+                "project": request.project,
+                "roles": sorted(identity.roles),
+                # rules of the policy that allow it for something in the project
+                "may": self._checks.allowed(request),
+            }
         )
-        return Answer(msgspec.json.encode(session), headers=_NOT_STORED)
 
 
 def routes(
@@ -168,20 +157,13 @@ def routes(
     origins = AllowedOrigins(settings.allowed_origins)
     checks = ApiKeyChecks(settings.api_key, origins, access, settings.project)
     handlers = ConsoleHandlers(settings, checks, channels=namespaces is not None)
-    row = partial(ApiRoute, public=True, checked=False)
-    read = partial(row, "GET", action="console:read")
+    read = partial(ApiRoute, "GET", action="console:read", public=True, checked=False)
     found = [
         read("/console", handlers.redirect),
         read("/console/", handlers.get_file),
         read("/console/{name}", handlers.get_file),
         read("/console/about", handlers.about),
-        row(
-            "GET",
-            "/console/session",
-            handlers.show_session,
-            "console:session",
-            guard=checks.admit,
-        ),
+        checks.route("GET", "/console/session", handlers.show_session, "console:session"),
         *overview.routes(services, checks),
         *queues.routes(services, checks, limits),
     ]

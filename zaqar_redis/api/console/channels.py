@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -42,29 +43,17 @@ class _TicketRequest(Struct):
     channel: str
 
 
-class _ConnectionOut(Struct):
-    client: str
-    user: str
-    transport: str
-    address: str
-    age: float
-    #: the first of them
-    channels: list[str]
-    subscriptions: int
-    node: str
-
-
-def _connection(report: ConnectionReport) -> _ConnectionOut:
-    return _ConnectionOut(
-        report.client,
-        report.user,
-        report.transport,
-        report.address,
-        max(0.0, time.time() - report.connected_at),
-        report.channels,
-        report.subscriptions,
-        report.node,
-    )
+def _connection(report: ConnectionReport) -> dict[str, Any]:
+    return {
+        "client": report.client,
+        "user": report.user,
+        "transport": report.transport,
+        "address": report.address,
+        "age": max(0.0, time.time() - report.connected_at),
+        "channels": report.channels,  # the first of them
+        "subscriptions": report.subscriptions,
+        "node": report.node,
+    }
 
 
 class ChannelHandlers:
@@ -115,11 +104,12 @@ def routes(
 ) -> list[ApiRoute]:
     """*secret*: signs tickets."""
     handlers = ChannelHandlers(nodes, checks, namespaces, secret)
-    row = partial(ApiRoute, public=True, checked=False, guard=checks.admit)
-    get, ticket = partial(row, "GET"), Body(_TicketRequest, "A ticket")
+    get, ticket = partial(checks.route, "GET"), Body(_TicketRequest, "A ticket")
     connections, namespace = handlers.list_connections, handlers.show_namespace
     return [
         get("/console/connections", connections, "console:connections", query=ConnectionsQuery),
         get("/console/namespace", namespace, "console:namespace", query=ChannelQuery),
-        row("POST", "/console/token", handlers.issue_ticket, "console:ticket", body=ticket),
+        checks.route(
+            "POST", "/console/token", handlers.issue_ticket, "console:ticket", body=ticket
+        ),
     ]

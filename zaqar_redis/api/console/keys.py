@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -17,7 +16,6 @@ from zaqar_redis.api.exchange import DONE, Answer, Request
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.auth import access_keys
 from zaqar_redis.auth.access_keys import AccessKey, AccessKeys, SecretSeal
-from zaqar_redis.auth.identity import Right
 
 #: Keys that are read at once.
 _PAGE_SIZE = 500
@@ -35,25 +33,6 @@ class _KeyChangeIn(Struct, forbid_unknown_fields=True):
     disabled: bool
 
 
-class _KeyOut(Struct):
-    """Times are seconds since 1970; None: never."""
-
-    id: str
-    user: str
-    roles: tuple[str, ...]
-    rights: tuple[Right, ...]
-    created: float
-    expires: float | None
-    disabled: bool
-    last_used: float | None
-
-
-class _SecretOut(Struct):
-    id: str
-    secret: str
-    token: str
-
-
 class KeyHandlers:
     def __init__(self, keys: AccessKeys, checks: ApiKeyChecks, seal: SecretSeal | None) -> None:
         """*seal*: None: the service has no seal key, and can make no secrets."""
@@ -64,7 +43,7 @@ class KeyHandlers:
     async def list(self, request: Request[None, None]) -> Answer:
         """The access keys of the project, without their secrets."""
         self._checks.authorize(request, "keys:get_all", "")
-        found: list[_KeyOut] = []
+        found: list[dict[str, Any]] = []
         page = await self._keys.list("", _PAGE_SIZE)
         while page.marker:
             found += [_shown(key) for key in page.items if key.project == request.project]
@@ -87,7 +66,7 @@ class KeyHandlers:
         )
         secret, sealed = self._sealed(key)
         await self._keys.create(msgspec.structs.replace(key, sealed_secret=sealed))
-        return answer(_SecretOut(key.id, secret, f"{key.id}.{secret}"), 201)
+        return answer(_secret(key.id, secret), 201)
 
     async def rotate(self, request: Request[None, None], key: str) -> Answer:
         """Gives an access key another secret, which is in this answer only."""
@@ -98,7 +77,7 @@ class KeyHandlers:
         secret, sealed = self._sealed(found)
         if not await self._keys.set_secret(key, sealed):
             raise _no_key(key)
-        return answer(_SecretOut(key, secret, f"{key}.{secret}"))
+        return answer(_secret(key, secret))
 
     async def change(self, request: Request[None, _KeyChangeIn], key: str) -> Answer:
         """Disables or enables an access key; services know it after five seconds."""
@@ -138,26 +117,31 @@ class KeyHandlers:
         return secret, self._seal.seal(key, secret)
 
 
+def _secret(key_id: str, secret: str) -> dict[str, str]:
+    return {"id": key_id, "secret": secret, "token": f"{key_id}.{secret}"}
+
+
 def _no_key(key_id: str) -> errors.NotFound:
     return errors.NotFound(why=f"There is no access key {key_id} in this project.")
 
 
-def _shown(key: AccessKey) -> _KeyOut:
-    return _KeyOut(
-        key.id,
-        key.user,
-        key.roles,
-        key.rights,
-        key.created / 1000,
-        key.expires / 1000 or None,
-        key.disabled,
-        key.last_used / 1000 or None,
-    )
+def _shown(key: AccessKey) -> dict[str, Any]:
+    """Times are seconds since 1970; None: never."""
+    return {
+        "id": key.id,
+        "user": key.user,
+        "roles": key.roles,
+        "rights": key.rights,
+        "created": key.created / 1000,
+        "expires": key.expires / 1000 or None,
+        "disabled": key.disabled,
+        "last_used": key.last_used / 1000 or None,
+    }
 
 
 def routes(keys: AccessKeys, checks: ApiKeyChecks, seal: SecretSeal | None) -> list[ApiRoute]:
     handlers = KeyHandlers(keys, checks, seal)
-    row = partial(ApiRoute, public=True, checked=False, guard=checks.admit)
+    row = checks.route
     new, changed = Body(_KeyIn, "An access key"), Body(_KeyChangeIn, "An access key")
     one = "/console/keys/{key}"
     return [

@@ -8,7 +8,7 @@ they are not known.
 from __future__ import annotations
 
 from functools import partial
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 from msgspec import Struct
@@ -19,9 +19,8 @@ from zaqar_redis.api.api_key import ApiKeyChecks
 from zaqar_redis.api.console.answers import HistoryQuery, answer, asked_history, page_of
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.routes import ApiRoute
-from zaqar_redis.records import MessageCounters
 from zaqar_redis.service.overview import PATIENCE, OperatorServices
-from zaqar_redis.service.queue_figures import QueueFilter, QueueRow, SortColumn, Totals, select
+from zaqar_redis.service.queue_figures import QueueFilter, QueueRow, SortColumn, select
 
 _COLUMNS: tuple[SortColumn, ...] = get_args(SortColumn)
 
@@ -41,58 +40,26 @@ class AttributesQuery(Struct, frozen=True, kw_only=True):
     topics: bool | None = None
 
 
-class _QueueOut(Struct):
-    name: str
-    store: str
-    free: int
-    claimed: int
-    delayed: int
-    total: int
-    oldest: float | None
-    posted: float | None
-    claimed_rate: float | None
-    deleted: float | None
-    dead_letters: int
-    dead_letter_queue: str | None
-    is_dead_letter_queue: bool
-    subscriptions: int
-    created_at: float
-    counters: MessageCounters
-
-
-def _queue(row: QueueRow) -> _QueueOut:
+def _queue(row: QueueRow) -> dict[str, Any]:
     of = row.figures
-    return _QueueOut(
-        row.name,
-        row.store,
-        of.free,
-        of.claimed,
-        of.delayed,
-        of.total,
-        row.oldest,
-        row.posted,
-        row.claimed_rate,
-        row.deleted,
-        row.dead_letters,
-        of.dead_letter_queue or None,
-        row.is_dead_letter_queue,
-        row.subscriptions,
-        of.created / 1000,
-        of.counters,
-    )
-
-
-class _QueuesOut(Struct):
-    queues: list[_QueueOut]
-    #: of the project
-    total: int
-    matching: int
-    totals: Totals
-    sampled_at: float
-    #: False: not all queues have been read yet, or there are more than can be shown
-    complete: bool
-    #: stores whose queues are shown as they were last known
-    unavailable: tuple[str, ...]
+    return {
+        "name": row.name,
+        "store": row.store,
+        "free": of.free,
+        "claimed": of.claimed,
+        "delayed": of.delayed,
+        "total": of.total,
+        "oldest": row.oldest,
+        "posted": row.posted,
+        "claimed_rate": row.claimed_rate,
+        "deleted": row.deleted,
+        "dead_letters": row.dead_letters,
+        "dead_letter_queue": of.dead_letter_queue or None,
+        "is_dead_letter_queue": row.is_dead_letter_queue,
+        "subscriptions": row.subscriptions,
+        "created_at": of.created / 1000,
+        "counters": of.counters,
+    }
 
 
 class QueueListHandlers:
@@ -131,15 +98,17 @@ class QueueListHandlers:
         )
         rows, matching = await select(found, wanted, offset, limit)
         return answer(
-            _QueuesOut(
-                [_queue(row) for row in rows],
-                len(found.rows),
-                matching,
-                found.totals,
-                found.sampled_at,
-                found.complete,
-                found.unavailable,
-            )
+            {
+                "queues": list(map(_queue, rows)),
+                "total": len(found.rows),  # of the project
+                "matching": matching,
+                "totals": found.totals,
+                "sampled_at": found.sampled_at,
+                # False: not all queues have been read yet, or there are more than can be shown
+                "complete": found.complete,
+                # stores whose queues are shown as they were last known
+                "unavailable": found.unavailable,
+            }
         )
 
     async def show_history(self, request: Request[HistoryQuery, None], queue: str) -> Answer:
@@ -158,19 +127,10 @@ def routes(
     services: OperatorServices, checks: ApiKeyChecks, limits: rules.Limits
 ) -> list[ApiRoute]:
     handlers = QueueListHandlers(services, checks, limits)
-    row = partial(ApiRoute, "GET", public=True, checked=False, guard=checks.admit)
+    row, history = partial(checks.route, "GET"), "/console/queues/{queue}/history"
+    attributes = "/console/attributes", handlers.list_attributes, "console:attributes"
     return [
         row("/console/queues", handlers.list_queues, "console:queues", query=QueuesQuery),
-        row(
-            "/console/attributes",
-            handlers.list_attributes,
-            "console:attributes",
-            query=AttributesQuery,
-        ),
-        row(
-            "/console/queues/{queue}/history",
-            handlers.show_history,
-            "console:history",
-            query=HistoryQuery,
-        ),
+        row(*attributes, query=AttributesQuery),
+        row(history, handlers.show_history, "console:history", query=HistoryQuery),
     ]

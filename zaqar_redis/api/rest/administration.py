@@ -6,10 +6,10 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET
 
-from zaqar_redis.api import administration_schemas as schemas
 from zaqar_redis.api import documents
-from zaqar_redis.api.administration_schemas import ClaimListQuery, MoveIn, PeekQuery
+from zaqar_redis.api import operator_schemas as schemas
 from zaqar_redis.api.exchange import Answer, Request
+from zaqar_redis.api.operator_schemas import ClaimListQuery, MoveIn, PeekQuery
 from zaqar_redis.api.queries import MessageQuery
 from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb

@@ -34,13 +34,13 @@ async def show_version(request: Request[None, None]) -> Answer:
     return Answer(documents.encode(VersionOut(_VERSION)))
 
 
-def _resource(template: str, allow: list[str], hints: dict[str, Any] | None = None) -> Any:
+def _resource(template: str, allow: str, hints: dict[str, Any] | None = None) -> Any:
     """One JSON-Home resource; ``{name}`` in a template is a path variable."""
     path, _, query = template.partition("{?")
     names = [part.split("}")[0] for part in path.split("{")[1:]]
     names += query.rstrip("}").split(",") if query else []
     document: dict[str, Any] = {
-        "hints": {"allow": allow, "formats": {"application/json": {}}} | (hints or {})
+        "hints": {"allow": allow.split(), "formats": {"application/json": {}}} | (hints or {})
     }
     if names:
         document["href-template"] = f"/v2{template}"
@@ -52,66 +52,56 @@ def _resource(template: str, allow: list[str], hints: dict[str, Any] | None = No
 
 def _home(admin: bool, pooling: bool) -> bytes:
     queue, topic = "/queues/{queue_name}", "/topics/{topic_name}"
+    messages, message = f"{queue}/messages", f"{queue}/messages/{{message_id}}"
+    claim, subscription = (
+        f"{queue}/claims/{{claim_id}}",
+        f"{queue}/subscriptions/{{subscription_id}}",
+    )
+    listed = "{?limit,marker,echo,include_claimed,include_delayed,wait}"
+    history = "{?limit,marker,reverse,include_delayed,wait}"
     accept = {"accept-post": ["application/json"]}
     patch = {"accept-patch": ["application/openstack-messaging-v2.0-json-patch"]}
-    resources = {
-        "rel/queues": _resource(
-            "/queues{?marker,limit,detailed,name,with_count,with_stats}", ["GET"]
-        ),
-        "rel/queue": _resource(queue, ["GET", "PUT", "PATCH", "DELETE"], patch),
-        "rel/queue_stats": _resource(f"{queue}/stats", ["GET"]),
-        "rel/queue_share": _resource(f"{queue}/share", ["POST"], accept),
-        "rel/queue_purge": _resource(f"{queue}/purge", ["POST"], accept),
-        "rel/messages": _resource(
-            f"{queue}/messages{{?limit,marker,echo,include_claimed,include_delayed,wait}}",
-            ["GET"],
-        ),
-        "rel/post_messages": _resource(f"{queue}/messages", ["POST"], accept),
-        "rel/messages_delete": _resource(f"{queue}/messages{{?ids,pop,claim_ids}}", ["DELETE"]),
-        "rel/message_get": _resource(f"{queue}/messages/{{message_id}}", ["GET"]),
-        "rel/message_delete": _resource(
-            f"{queue}/messages/{{message_id}}{{?claim_id}}", ["DELETE"]
-        ),
-        "rel/claim": _resource(f"{queue}/claims/{{claim_id}}", ["GET"]),
-        "rel/post_claim": _resource(f"{queue}/claims{{?limit,wait}}", ["POST"], accept),
-        "rel/patch_claim": _resource(f"{queue}/claims/{{claim_id}}", ["PATCH"], accept),
-        "rel/delete_claim": _resource(f"{queue}/claims/{{claim_id}}", ["DELETE"]),
-        "rel/subscriptions": _resource(
-            f"{queue}/subscriptions{{?marker,limit}}", ["GET", "POST"], accept
-        ),
-        "rel/subscription": _resource(
-            f"{queue}/subscriptions/{{subscription_id}}", ["GET", "PATCH", "DELETE"]
-        ),
-        "rel/subscription_confirm": _resource(
-            f"{queue}/subscriptions/{{subscription_id}}/confirm", ["PUT"]
-        ),
-        "rel/topics": _resource("/topics{?marker,limit,detailed,name}", ["GET"]),
-        "rel/topic": _resource(topic, ["GET", "PUT", "PATCH", "DELETE"], patch),
-        "rel/topic_stats": _resource(f"{topic}/stats", ["GET"]),
-        "rel/topic_purge": _resource(f"{topic}/purge", ["POST"], accept),
-        "rel/topic_messages": _resource(
-            f"{topic}/messages{{?limit,marker,reverse,include_delayed,wait}}", ["GET"]
-        ),
-        "rel/publish_messages": _resource(f"{topic}/messages", ["POST"], accept),
-        "rel/topic_message": _resource(f"{topic}/messages/{{message_id}}", ["GET", "DELETE"]),
-        "rel/ping": _resource("/ping", ["GET", "HEAD"]),
+    resources: dict[str, tuple[Any, ...]] = {
+        "queues": ("/queues{?marker,limit,detailed,name,with_count,with_stats}", "GET"),
+        "queue": (queue, "GET PUT PATCH DELETE", patch),
+        "queue_stats": (f"{queue}/stats", "GET"),
+        "queue_share": (f"{queue}/share", "POST", accept),
+        "queue_purge": (f"{queue}/purge", "POST", accept),
+        "messages": (f"{messages}{listed}", "GET"),
+        "post_messages": (messages, "POST", accept),
+        "messages_delete": (f"{messages}{{?ids,pop,claim_ids}}", "DELETE"),
+        "message_get": (message, "GET"),
+        "message_delete": (f"{message}{{?claim_id}}", "DELETE"),
+        "claim": (claim, "GET"),
+        "post_claim": (f"{queue}/claims{{?limit,wait}}", "POST", accept),
+        "patch_claim": (claim, "PATCH", accept),
+        "delete_claim": (claim, "DELETE"),
+        "subscriptions": (f"{queue}/subscriptions{{?marker,limit}}", "GET POST", accept),
+        "subscription": (subscription, "GET PATCH DELETE"),
+        "subscription_confirm": (f"{subscription}/confirm", "PUT"),
+        "topics": ("/topics{?marker,limit,detailed,name}", "GET"),
+        "topic": (topic, "GET PUT PATCH DELETE", patch),
+        "topic_stats": (f"{topic}/stats", "GET"),
+        "topic_purge": (f"{topic}/purge", "POST", accept),
+        "topic_messages": (f"{topic}/messages{history}", "GET"),
+        "publish_messages": (f"{topic}/messages", "POST", accept),
+        "topic_message": (f"{topic}/messages/{{message_id}}", "GET DELETE"),
+        "ping": ("/ping", "GET HEAD"),
     }
     if pooling:
-        methods = ["GET", "PUT", "DELETE"] if admin else ["GET"]
-        resources["rel/quota"] = _resource("/quotas/{project_id}", methods)
+        resources["quota"] = ("/quotas/{project_id}", "GET PUT DELETE" if admin else "GET")
     if admin and pooling:
-        resources["rel/quotas"] = _resource("/quotas{?marker,limit}", ["GET"])
+        resources["quotas"] = ("/quotas{?marker,limit}", "GET")
     if admin:
-        resources["rel/health"] = _resource("/health", ["GET"])
+        resources["health"] = ("/health", "GET")
     if admin and pooling:
         for kind in ("pool", "flavor"):
-            listed = _resource(f"/{kind}s{{?marker,limit,detailed}}", ["GET"])
-            item = f"/{kind}s/{{{kind}_name}}"
-            resources[f"rel/{kind}s"] = listed
-            resources[f"rel/{kind}"] = _resource(item, ["GET", "PUT", "PATCH", "DELETE"])
-        resources["rel/queue_pool"] = _resource(f"{queue}/pool", ["GET"])
-        resources["rel/rebalance"] = _resource("/rebalance", ["GET", "PUT", "DELETE"])
-    return documents.encode(HomeOut(resources))
+            resources[f"{kind}s"] = (f"/{kind}s{{?marker,limit,detailed}}", "GET")
+            resources[kind] = (f"/{kind}s/{{{kind}_name}}", "GET PUT PATCH DELETE")
+        resources["queue_pool"] = (f"{queue}/pool", "GET")
+        resources["rebalance"] = ("/rebalance", "GET PUT DELETE")
+    shown = {f"rel/{name}": _resource(*each) for name, each in resources.items()}
+    return documents.encode(HomeOut(shown))
 
 
 def home_document(admin: bool, pooling: bool) -> Callable[..., Awaitable[Answer]]:

@@ -6,16 +6,9 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from zaqar_redis import rules
-from zaqar_redis.api import documents, pool_schemas
+from zaqar_redis.api import documents
+from zaqar_redis.api import operator_schemas as schemas
 from zaqar_redis.api.exchange import DONE, Answer, Request
-from zaqar_redis.api.pool_schemas import (
-    FlavorChangeIn,
-    FlavorIn,
-    FlavorOut,
-    PoolChangeIn,
-    PoolIn,
-    PoolOut,
-)
 from zaqar_redis.api.queries import DetailedPageQuery, DetailsQuery
 from zaqar_redis.pool_records import Flavor, Job, Pool
 from zaqar_redis.service.pools import FlavorService, PoolService, RebalanceService
@@ -38,7 +31,7 @@ class PoolHandlers:
         items = [_pool(f"{request.path}/{pool.name}", pool, query.detailed) for pool in found]
         location = f"{request.path}?{request.query_string}".rstrip("?")
         return Answer(
-            documents.encode(pool_schemas.PoolPageOut(items, links)),
+            documents.encode(schemas.PoolPageOut(items, links)),
             headers=(("content-location", location),),
         )
 
@@ -51,7 +44,7 @@ class PoolHandlers:
             document.stayed = _stayed(await self._pools.drain(pool))
         return Answer(documents.encode(document))
 
-    async def put(self, request: Request[None, PoolIn], pool: str) -> Answer:
+    async def put(self, request: Request[None, schemas.PoolIn], pool: str) -> Answer:
         """Creates or replaces a pool.
 
         The store must answer, and be no other pool's, however its URI is spelt.
@@ -62,7 +55,7 @@ class PoolHandlers:
         # API: 201 also when it existed
         return Answer(status=201, headers=(("location", request.path),))
 
-    async def patch(self, request: Request[None, PoolChangeIn], pool: str) -> Answer:
+    async def patch(self, request: Request[None, schemas.PoolChangeIn], pool: str) -> Answer:
         """Changes a pool.
 
         What is not given stays.  What else a pool is shown with is ignored: a document that
@@ -86,7 +79,7 @@ class PoolHandlers:
         found = await self._pools.locate(request.project, queue)
         moving = found.move is not None and not found.move.committed
         target = found.move.target if found.move and moving else None
-        return Answer(documents.encode(pool_schemas.QueuePoolOut(queue, found.pool, target)))
+        return Answer(documents.encode(schemas.QueuePoolOut(queue, found.pool, target)))
 
 
 class RebalanceHandlers:
@@ -110,9 +103,9 @@ class RebalanceHandlers:
         await self._rebalance.stop()
         return DONE
 
-    async def _document(self) -> pool_schemas.RebalanceOut:
+    async def _document(self) -> schemas.RebalanceOut:
         job = await self._rebalance.get()
-        return pool_schemas.RebalanceOut(job.running, await self._rebalance.plan(), _stayed(job))
+        return schemas.RebalanceOut(job.running, await self._rebalance.plan(), _stayed(job))
 
 
 class FlavorHandlers:
@@ -127,14 +120,14 @@ class FlavorHandlers:
         found = await self._flavors.list(query.marker or "", limit)
         links = documents.next_link(request.path, query, found[-1].name if found else "")
         items = [_flavor(f"{request.path}/{each.name}", each, query.detailed) for each in found]
-        return Answer(documents.encode(pool_schemas.FlavorPageOut(items, links)))
+        return Answer(documents.encode(schemas.FlavorPageOut(items, links)))
 
     async def get(self, request: Request[None, None], flavor: str) -> Answer:
         """Shows a flavor."""
         found = await self._flavors.get(flavor)
         return Answer(documents.encode(_flavor(request.path, found, True)))
 
-    async def put(self, request: Request[None, FlavorIn], flavor: str) -> Answer:
+    async def put(self, request: Request[None, schemas.FlavorIn], flavor: str) -> Answer:
         """Creates or replaces a flavor.
 
         Each of its pools leaves the flavor that it was in, which may be left without any.
@@ -143,7 +136,7 @@ class FlavorHandlers:
         # API: 201 also when it existed
         return Answer(status=201, headers=(("location", request.path),))
 
-    async def patch(self, request: Request[None, FlavorChangeIn], flavor: str) -> Answer:
+    async def patch(self, request: Request[None, schemas.FlavorChangeIn], flavor: str) -> Answer:
         """Changes a flavor.
 
         What else a flavor is shown with is ignored.
@@ -159,15 +152,17 @@ class FlavorHandlers:
         return DONE
 
 
-def _pool(href: str, pool: Pool, detailed: bool | None) -> PoolOut:
+def _pool(href: str, pool: Pool, detailed: bool | None) -> schemas.PoolOut:
     options = pool.options if detailed else UNSET
-    return PoolOut(pool.name, href, pool.uri, pool.weight, pool.flavor, pool.draining, options)
+    return schemas.PoolOut(
+        pool.name, href, pool.uri, pool.weight, pool.flavor, pool.draining, options
+    )
 
 
-def _stayed(job: Job | None) -> pool_schemas.StayedOut:
-    return pool_schemas.StayedOut(job.stayed, job.why) if job else pool_schemas.StayedOut(0, ())
+def _stayed(job: Job | None) -> schemas.StayedOut:
+    return schemas.StayedOut(job.stayed, job.why) if job else schemas.StayedOut(0, ())
 
 
-def _flavor(href: str, flavor: Flavor, detailed: bool | None) -> FlavorOut:
+def _flavor(href: str, flavor: Flavor, detailed: bool | None) -> schemas.FlavorOut:
     capabilities = _CAPABILITIES if flavor.pools else []
-    return FlavorOut(flavor.name, href, flavor.pools, capabilities if detailed else UNSET)
+    return schemas.FlavorOut(flavor.name, href, flavor.pools, capabilities if detailed else UNSET)

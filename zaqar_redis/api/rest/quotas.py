@@ -10,8 +10,8 @@ import msgspec
 from zaqar_redis import rules
 from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import DONE, Answer, Request
+from zaqar_redis.api.operator_schemas import QuotaIn, QuotaOut, QuotaPageOut, UsageOut
 from zaqar_redis.api.queries import PageQuery
-from zaqar_redis.api.quota_schemas import QuotaIn, QuotaOut, QuotaPageOut, UsageOut
 from zaqar_redis.records import Quota
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.service.quotas import QuotaService

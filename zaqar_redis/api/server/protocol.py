@@ -8,10 +8,9 @@ others take the ASGI path.  Both stand in one pipeline, and are answered in orde
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from time import perf_counter_ns
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -22,20 +21,19 @@ from zaqar_redis.api.server import answers, malformed
 from zaqar_redis.api.server.handshakes import Handshakes
 from zaqar_redis.api.server.header_sections import HeaderSections
 from zaqar_redis.api.server.hot_request import HotRequest, answer_admitted
-from zaqar_redis.api.server.served_app import ServedApp
 from zaqar_redis.api.server.streams import TRANSPORT
 from zaqar_redis.api.server.transport import CoalescingTransport, PipelineFlow
 from zaqar_redis.keyspace.script import EagerRun, Verb
 from zaqar_redis.metrics.definitions import HTTP_REJECTED
 
+if TYPE_CHECKING:
+    from zaqar_redis.api.app import App
+
 #: Bytes of a request's line and headers; about what nginx and gunicorn allow.
 _HEAD_MAX = 64 * 1024
 #: Headers of requests that take the ASGI path: they are rare, and it handles them all.
 _UNUSUAL = frozenset(
-    (
-        *(b"transfer-encoding", b"content-encoding", b"expect", b"upgrade"),
-        *(b"x-tenant-id", b"x-tenant"),
-    )
+    (b"transfer-encoding", b"content-encoding", b"expect", b"upgrade", b"x-tenant-id", b"x-tenant")
 )
 
 
@@ -67,15 +65,15 @@ class HttpProtocol(HttpToolsProtocol):
     _current: HotRequest | None = None
     #: its answer, which waits until the client has read what was written before
     _unwritten: bytes | None = None
-    #: ends the connection when all requests are answered, for no request comes after them
-    _rejection: Callable[[], None] | None = None
+    #: ends the connection when all requests are answered: no request comes after them
+    _rejection: bytes | None = None
 
     # uvicorn declares a BaseTransport; the server passes a Transport.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._output = CoalescingTransport(transport)
         super().connection_made(cast(asyncio.Transport, self._output))
         self.flow = PipelineFlow(self.transport, self.pipeline)
-        self._app = cast(ServedApp, self.config.app)
+        self._app = cast("App", self.config.app)
         # Tested for each request, which costs a tenth of a method that a subclass overrides.
         self._counts = self._app.settings.metrics is not None
         self._request_started_at = self._sent_at = self.loop.time()
@@ -179,8 +177,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _begin_asgi(self, headers: dict[bytes, bytes]) -> None:
         url, all_headers = self.url, self.headers
         super().on_message_begin()  # it makes the scope
-        self.url = url
-        self.headers = all_headers
+        self.url, self.headers = url, all_headers
         # Of its own: headers that come behind chunks are no headers of the request.
         self.scope["headers"] = all_headers.copy()
         self.expect_100_continue = headers.get(b"expect", b"").lower() == b"100-continue"
@@ -194,8 +191,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             self._check_upgrade(headers)
         self._is_last = not self.parser.should_keep_alive()
-        extensions: dict[str, Any] = {TRANSPORT: self.transport}
-        self.scope["extensions"] = extensions
+        self.scope["extensions"] = cast(Any, {TRANSPORT: self.transport})
         super().on_headers_complete()
 
     def _check_upgrade(self, headers: dict[bytes, bytes]) -> None:
@@ -210,11 +206,8 @@ class HttpProtocol(HttpToolsProtocol):
     def _begin_socket(self) -> None:
         if not self.transport.is_closing():
             self.flow.resume_reading()
+            self._output.flush()  # the socket writes to the transport below
             self.handle_websocket_upgrade()
-
-    def handle_websocket_upgrade(self) -> None:
-        self._output.flush()  # the socket writes to the transport below
-        super().handle_websocket_upgrade()
 
     def on_chunk_header(self) -> None:
         self._behind_chunk, self._head = True, None
@@ -293,11 +286,7 @@ class HttpProtocol(HttpToolsProtocol):
         request_id = next(self._app.request_ids)
         if error is not None or answer is None:
             answer = problems.answer(
-                cast(BaseException, error),
-                request.endpoint.route.method,
-                request.path,
-                request,
-                request_id,
+                cast(BaseException, error), request.method, request.path, request, request_id
             )
         if request.endpoint.is_audited or request.is_foreign:
             route = request.endpoint.route
@@ -355,7 +344,7 @@ class HttpProtocol(HttpToolsProtocol):
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
         elif self._rejection is not None:
-            self._rejection()
+            self._end_with(self._rejection)
         else:
             self._idle_since = self.loop.time()
         if self.flow.read_paused:
@@ -388,17 +377,11 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, answer: bytes) -> None:
-        # It is empty when a slow request was answered before it was complete.
+        """Ends the connection with *answer*, after those of the requests before.
+
+        It is empty when a slow request was answered before it was complete.
+        """
         HTTP_REJECTED.add(answer[9:12].decode() or "408")
-
-        def end() -> None:
-            self.transport.write(answer)
-            self.transport.close()
-
-        self._reject(end)
-
-    def _reject(self, end: Callable[[], None]) -> None:
-        """Ends the connection, after the answers of the requests before."""
         if self._rejection is not None:
             return
         before: Any = self.cycle
@@ -406,6 +389,10 @@ class HttpProtocol(HttpToolsProtocol):
             # What is wrong is the body of the last request.
             before = self.pipeline.popleft()[0] if self.pipeline else None
         if before is None or before.response_complete:
-            end()
+            self._end_with(answer)
         else:
-            self._rejection = end
+            self._rejection = answer
+
+    def _end_with(self, answer: bytes) -> None:
+        self.transport.write(answer)
+        self.transport.close()

@@ -48,7 +48,7 @@ class RetiringProtocol(HttpProtocol):
     def _ignore_what_follows(self) -> None:
         """What comes behind the end was not begun: its client sends it again, to a new worker."""
         if self.transport.is_closing() and not self._output.unbuffered.is_closing():
-            self._rejection = _do_nothing
+            self._rejection = b""
             self.pipeline.clear()
             self.flow.resume_reading()  # so that the client's own end is noticed
 
@@ -64,6 +64,3 @@ def retire(connection: HttpProtocol) -> None:
     logs = isinstance(connection, LoggingProtocol)
     connection.__class__ = RetiringLoggingProtocol if logs else RetiringProtocol
     connection.retire()  # type: ignore[attr-defined]  # of its new class
-
-
-def _do_nothing() -> None: ...

@@ -98,7 +98,6 @@ class CoalescingTransport:
             self._transport.abort()
 
     def flush(self) -> None:
-        """Writes what waits."""
         if self._pieces:
             data = b"".join(self._pieces)
             self._pieces.clear()

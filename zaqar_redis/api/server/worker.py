@@ -159,6 +159,4 @@ class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
 
 
 class LoggingWorker(Worker):
-    """A worker with an access log."""
-
     CONFIG_KWARGS: ClassVar[dict[str, Any]] = Worker.CONFIG_KWARGS | {"http": LoggingProtocol}

@@ -20,7 +20,7 @@ from zaqar_redis.api.ignored import DocumentReader
 from zaqar_redis.api.rest.subscriptions import keystone_token, longest
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.websocket import schemas as docs
-from zaqar_redis.api.websocket.requests import SocketRequest
+from zaqar_redis.api.websocket.frames import SocketRequest
 from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.records import Message
 from zaqar_redis.service import subscription_options
@@ -95,61 +95,47 @@ class ActionHandlers:
         subscriptions = f"{queue}/subscriptions"
         subscription = f"{subscriptions}/{{subscription}}"
 
-        def action(method: str, path: str, run: Any, body: type[Struct]) -> Action:
-            return Action(method, path, run, body, known[method, path])
-
-        return {
-            "queue_list": action("GET", "/v2/queues", self.queue_list, docs.QueuesIn),
-            "queue_create": action("PUT", queue, self.queue_create, docs.QueueCreateIn),
-            "queue_get": action("GET", queue, self.queue_get, docs.QueueIn),
-            "queue_delete": action("DELETE", queue, self.queue_delete, docs.QueueIn),
-            "queue_get_stats": action("GET", f"{queue}/stats", self.queue_get_stats, docs.QueueIn),
-            "queue_purge": action("POST", f"{queue}/purge", self.queue_purge, docs.QueuePurgeIn),
-            "message_post": action("POST", messages, self.message_post, docs.MessagePostIn),
-            "message_list": action("GET", messages, self.message_list, docs.MessageListIn),
-            "message_get": action("GET", message, self.message_get, docs.MessageIdIn),
-            "message_get_many": action("GET", messages, self.message_get_many, docs.MessageIdsIn),
-            "message_delete": action("DELETE", message, self.message_delete, docs.MessageDeleteIn),
-            "message_delete_many": action(
-                "DELETE", messages, self.message_delete_many, docs.MessageDeleteManyIn
-            ),
-            "claim_create": action("POST", claims, self.claim_create, docs.ClaimCreateIn),
-            "claim_get": action("GET", claim, self.claim_get, docs.ClaimIdIn),
-            "claim_update": action("PATCH", claim, self.claim_update, docs.ClaimUpdateIn),
-            "claim_delete": action("DELETE", claim, self.claim_delete, docs.ClaimIdIn),
-            "subscription_create": action(
-                "POST", subscriptions, self.subscription_create, docs.SubscriptionCreateIn
-            ),
-            "subscription_list": action(
-                "GET", subscriptions, self.subscription_list, docs.SubscriptionListIn
-            ),
-            "subscription_get": action(
-                "GET", subscription, self.subscription_get, docs.SubscriptionIdIn
-            ),
-            "subscription_update": action(
-                "PATCH", subscription, self.subscription_update, docs.SubscriptionUpdateIn
-            ),
-            "subscription_delete": action(
-                "DELETE", subscription, self.subscription_delete, docs.SubscriptionIdIn
-            ),
-            "subscription_confirm": action(
+        rows: Sequence[tuple[str, str, Any, type[Struct]]] = (
+            ("GET", "/v2/queues", self.queue_list, docs.QueuesIn),
+            ("PUT", queue, self.queue_create, docs.QueueCreateIn),
+            ("GET", queue, self.queue_get, docs.QueueIn),
+            ("DELETE", queue, self.queue_delete, docs.QueueIn),
+            ("GET", f"{queue}/stats", self.queue_get_stats, docs.QueueIn),
+            ("POST", f"{queue}/purge", self.queue_purge, docs.QueuePurgeIn),
+            ("POST", messages, self.message_post, docs.MessagePostIn),
+            ("GET", messages, self.message_list, docs.MessageListIn),
+            ("GET", message, self.message_get, docs.MessageIdIn),
+            ("GET", messages, self.message_get_many, docs.MessageIdsIn),
+            ("DELETE", message, self.message_delete, docs.MessageDeleteIn),
+            ("DELETE", messages, self.message_delete_many, docs.MessageDeleteManyIn),
+            ("POST", claims, self.claim_create, docs.ClaimCreateIn),
+            ("GET", claim, self.claim_get, docs.ClaimIdIn),
+            ("PATCH", claim, self.claim_update, docs.ClaimUpdateIn),
+            ("DELETE", claim, self.claim_delete, docs.ClaimIdIn),
+            ("POST", subscriptions, self.subscription_create, docs.SubscriptionCreateIn),
+            ("GET", subscriptions, self.subscription_list, docs.SubscriptionListIn),
+            ("GET", subscription, self.subscription_get, docs.SubscriptionIdIn),
+            ("PATCH", subscription, self.subscription_update, docs.SubscriptionUpdateIn),
+            ("DELETE", subscription, self.subscription_delete, docs.SubscriptionIdIn),
+            (
                 "PUT",
                 f"{subscription}/confirm",
                 self.subscription_confirm,
                 docs.SubscriptionConfirmIn,
             ),
+        )
+        return {
+            run.__name__: Action(method, path, run, body, known[method, path])
+            for method, path, run, body in rows
         }
 
     async def queue_list(self, request: SocketRequest, body: docs.QueuesIn) -> ActionResult:
         page = await self._queues.list(request.project, body.marker or "", body.limit, "", {})
-        return ActionResult(
-            docs.QueuesOut(
-                [
-                    docs.NamedQueueOut(each.name, each.metadata if body.detailed else UNSET)
-                    for each in page.items
-                ]
-            )
-        )
+        shown = [
+            {"name": each.name} | ({"metadata": each.metadata} if body.detailed else {})
+            for each in page.items
+        ]
+        return ActionResult({"queues": shown})
 
     async def queue_create(self, request: SocketRequest, body: docs.QueueCreateIn) -> ActionResult:
         self._policy.authorize_metadata(request.identity, request.project, body.metadata)
@@ -170,10 +156,11 @@ class ActionHandlers:
     async def queue_get_stats(self, request: SocketRequest, body: docs.QueueIn) -> ActionResult:
         found = await self._queues.find(request.project, body.queue)
         stats = await self._queues.stats(request.project, body.queue)
-        counts = docs.QueueCountsOut(stats.claimed, stats.free, stats.total)
+        counts: dict[str, Any] = {"claimed": stats.claimed, "free": stats.free}
+        counts["total"] = stats.total
         if stats.oldest is not None and stats.newest is not None:
-            counts.oldest, counts.newest = _end(stats.oldest), _end(stats.newest)
-        return ActionResult(docs.QueueStatsOut(counts), 404 if found is None else 200)
+            counts |= {"oldest": _end(stats.oldest), "newest": _end(stats.newest)}
+        return ActionResult({"messages": counts}, 404 if found is None else 200)
 
     async def queue_purge(self, request: SocketRequest, body: docs.QueuePurgeIn) -> ActionResult:
         types = documents.purged_types(body)
@@ -191,7 +178,7 @@ class ActionHandlers:
             client=request.client,
             size=len(request.data),
         )
-        return ActionResult(docs.MessageIdsOut(posted.ids), 201)
+        return ActionResult({"message_ids": posted.ids}, 201)
 
     async def message_list(self, request: SocketRequest, body: docs.MessageListIn) -> ActionResult:
         page = await self._messages.list(
@@ -206,19 +193,19 @@ class ActionHandlers:
             wait=None,
             watch_disconnect=request.watch_disconnect,
         )
-        return ActionResult(docs.MessagesOut(_messages(page.items, body)))
+        return ActionResult({"messages": _messages(page.items, body)})
 
     async def message_get(self, request: SocketRequest, body: docs.MessageIdIn) -> ActionResult:
         found = await self._messages.get(request.project, body.queue, [body.message])
         if not found:
             raise missing(body.message, body.queue)
-        return ActionResult(docs.MessagesOut(_message(found[0], body)))
+        return ActionResult({"messages": _message(found[0], body)})
 
     async def message_get_many(
         self, request: SocketRequest, body: docs.MessageIdsIn
     ) -> ActionResult:
         found = await self._messages.get(request.project, body.queue, body.ids)
-        return ActionResult(docs.MessagesOut(_messages(found, body)))
+        return ActionResult({"messages": _messages(found, body)})
 
     async def message_delete(
         self, request: SocketRequest, body: docs.MessageDeleteIn
@@ -248,14 +235,14 @@ class ActionHandlers:
             watch_disconnect=request.watch_disconnect,
         )
         if claimed.claim_id is None:
-            return ActionResult(docs.NewClaimOut(None), 204)
+            return ActionResult({"claim_id": None}, 204)
         messages = _messages(claimed.messages, body, claimed.claim_id)
-        return ActionResult(docs.NewClaimOut(claimed.claim_id, messages), 201)
+        return ActionResult({"claim_id": claimed.claim_id, "messages": messages}, 201)
 
     async def claim_get(self, request: SocketRequest, body: docs.ClaimIdIn) -> ActionResult:
         found = await self._claims.get(request.project, body.queue, body.claim)
         messages = _messages(found.messages, body, found.id)
-        return ActionResult(docs.HeldClaimOut(found.age, found.ttl, messages))
+        return ActionResult({"age": found.age, "ttl": found.ttl, "messages": messages})
 
     async def claim_update(self, request: SocketRequest, body: docs.ClaimUpdateIn) -> ActionResult:
         await self._claims.update(
@@ -310,14 +297,14 @@ class ActionHandlers:
             except errors.Problem:
                 await self._subscriptions.delete(project, queue, id)
                 raise
-        text = f"Subscription {queue} created."
-        return ActionResult(docs.NewSubscriptionOut(id, text, secret or UNSET), 201)
+        made = {"subscription_id": id, "message": f"Subscription {queue} created."}
+        return ActionResult(made | ({"secret": secret} if secret else {}), 201)
 
     async def subscription_list(
         self, request: SocketRequest, body: docs.SubscriptionListIn
     ) -> ActionResult:
         page = await self._subscriptions.list(request.project, body.queue, body.marker, body.limit)
-        return ActionResult(docs.SubscriptionsOut(list(map(documents.subscription, page.items))))
+        return ActionResult({"subscriptions": list(map(documents.subscription, page.items))})
 
     async def subscription_get(
         self, request: SocketRequest, body: docs.SubscriptionIdIn
@@ -378,5 +365,5 @@ def _message(
     )
 
 
-def _end(end: Message) -> docs.EndIdOut:
-    return docs.EndIdOut(end.id, end.age, documents.iso(end.created))
+def _end(end: Message) -> dict[str, Any]:
+    return {"id": end.id, "age": end.age, "created": documents.iso(end.created)}

@@ -21,9 +21,8 @@ from zaqar_redis.api.server.outbox import Outbox
 from zaqar_redis.api.websocket import frames
 from zaqar_redis.api.websocket import schemas as docs
 from zaqar_redis.api.websocket.actions import Action, ActionResult
-from zaqar_redis.api.websocket.frames import FrameRejected
+from zaqar_redis.api.websocket.frames import FrameRejected, SocketRequest
 from zaqar_redis.api.websocket.pushes import PushEncoding, QueuePushes, SocketSubscription
-from zaqar_redis.api.websocket.requests import SocketRequest
 from zaqar_redis.auth.identity import Identity
 from zaqar_redis.auth.strategy import Authenticator
 from zaqar_redis.realtime.protocol.codes import DisconnectCode
@@ -62,8 +61,6 @@ class ConnectionContext(msgspec.Struct, frozen=True):
 
 
 class ApiConnection:
-    """An `actions.Subscriber`, and a `pushes.PushTarget`."""
-
     __slots__ = (
         "_context",
         "_counted",
@@ -252,6 +249,10 @@ class ApiConnection:
         wanted: SubscriptionFilter | None,
         with_attributes: bool,
     ) -> None:
+        """Pushes the messages of a queue.  Raises LimitExceeded, StoreUnavailable, BadRequest.
+
+        *wanted*: which of them; None: all.
+        """
         if len(self._subscriptions) >= _SUBSCRIPTIONS_MAX:
             raise errors.LimitExceeded(most=_SUBSCRIPTIONS_MAX, what="subscriptions of a socket")
         encoding = PushEncoding(self._wants_binary, with_attributes)
@@ -265,6 +266,7 @@ class ApiConnection:
         self._begin_checks()
 
     def end_pushes(self, id: str) -> None:
+        """Pushes no more for a subscription, if this socket is its subscriber."""
         subscription = self._subscriptions.pop(id, None)
         if subscription is not None:
             self._context.pushes.remove(subscription)

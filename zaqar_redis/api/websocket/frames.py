@@ -7,20 +7,43 @@ comes, and when it goes.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from zaqar_redis import rules
 from zaqar_redis.api import documents
+from zaqar_redis.api.exchange import Request
 from zaqar_redis.api.server.sockets import encode_frame
 from zaqar_redis.api.websocket.schemas import RequestFrame
+
+if TYPE_CHECKING:
+    from zaqar_redis.api.websocket.connection import ApiConnection
 
 _decode = msgspec.json.Decoder(RequestFrame).decode
 #: Raised for what cannot be expressed in the other encoding, or is nested too deeply.
 _UNTRANSLATABLE = (ValueError, TypeError, OverflowError, RecursionError)
+
+
+class SocketRequest(Request[None, Any]):
+    """A request in a frame."""
+
+    def __init__(self, path: str, headers: dict[bytes, bytes], subscriber: ApiConnection) -> None:
+        super().__init__(path, "", headers)
+        self.subscriber = subscriber
+
+    # A frame is no request of HTTP: there is none that could be signed.
+    method = ""
+    raw_path = ""
+
+    async def read_body(self) -> bytes:
+        return b""
+
+    def watch_disconnect(self) -> asyncio.Event:
+        return asyncio.Event()  # no action waits
 
 
 class FrameRejected(Exception):

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from msgspec import Struct
 
-from zaqar_redis import errors
 from zaqar_redis.api.access_log import peer_of
 from zaqar_redis.api.exchange import Receive, Send, require_upgrade
 from zaqar_redis.api.origins import AllowedOrigins
@@ -33,8 +32,6 @@ class WebSocketSettings(Struct, frozen=True):
 
 
 class WebSocketApi:
-    """Serves the sockets of a process."""
-
     def __init__(
         self, context: ConnectionContext, settings: WebSocketSettings, read_timeout: float
     ) -> None:
@@ -59,10 +56,7 @@ class WebSocketApi:
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         await receive()
-        try:
-            self._origins.check(dict(scope["headers"]))
-        except errors.Forbidden:
-            await send({"type": "websocket.close"})  # before it was accepted: 403
+        if not await self._origins.admits(scope, send):
             return
         socket: WebSocketProtocol = scope["extensions"][FRAMES]
         socket.enable_pings()

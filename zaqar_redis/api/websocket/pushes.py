@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import UNSET, Raw
 
@@ -16,11 +17,10 @@ from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.subscription_filters import LazyBody, SubscriptionFilter
 from zaqar_redis.service.subscriptions import SubscriptionService
 
+if TYPE_CHECKING:
+    from zaqar_redis.api.websocket.connection import ApiConnection
+
 LOG = logging.getLogger(__name__)
-
-
-class PushTarget(Protocol):
-    def push(self, frame: bytes) -> None: ...
 
 
 class PushEncoding(NamedTuple):
@@ -31,49 +31,37 @@ class PushEncoding(NamedTuple):
     with_attributes: bool
 
 
+@dataclass(eq=False, slots=True)
 class SocketSubscription:
     """A subscription whose subscriber is a socket."""
 
-    __slots__ = ("encoding", "filter", "id", "project", "queue", "target")
-
-    def __init__(
-        self,
-        project: str,
-        queue: str,
-        id: str,
-        target: PushTarget,
-        encoding: PushEncoding,
-        filter: SubscriptionFilter | None = None,
-    ) -> None:
-        """*filter*: which messages it wants; None: all."""
-        self.project = project
-        self.queue = queue
-        self.id = id
-        self.target = target
-        self.encoding = encoding
-        self.filter = filter
+    project: str
+    queue: str
+    id: str
+    target: ApiConnection
+    encoding: PushEncoding
+    #: which messages it wants; None: all
+    filter: SubscriptionFilter | None
 
 
+@dataclass(eq=False, slots=True)
 class QueueSubscribers:
     """The subscriptions of this process to one queue.
 
     Each message is decoded once for all filters, and encoded once for all with the same encoding.
     """
 
-    __slots__ = ("_messages", "project", "queue", "subscriptions")
-
-    def __init__(self, messages: MessageService, project: str, queue: str) -> None:
-        self._messages = messages
-        self.project = project
-        self.queue = queue
-        self.subscriptions: set[SocketSubscription] = set()
+    messages: MessageService
+    project: str
+    queue: str
+    subscriptions: set[SocketSubscription] = field(default_factory=set)
 
     def deliver(self, batch: PostedBatch | None) -> None:
         """Pushes messages.  None: some were missed; they are in the queue all the same."""
         if batch is None:
             return
         try:
-            messages = self._messages.decrypted(self.project, batch.messages)
+            messages = self.messages.decrypted(self.project, batch.messages)
         except Exception:  # only this queue fails: others share the connection
             LOG.exception("messages of a queue cannot be read", extra={"action": "unreadable"})
             return

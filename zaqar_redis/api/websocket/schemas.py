@@ -6,7 +6,6 @@ Unknown fields are ignored, as in the REST API.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
@@ -21,11 +20,7 @@ from zaqar_redis.api.schemas import (
     PostIn,
     PurgeIn,
 )
-from zaqar_redis.api.subscription_schemas import (
-    ConfirmationIn,
-    SubscriptionChangeIn,
-    SubscriptionOut,
-)
+from zaqar_redis.api.subscription_schemas import ConfirmationIn, SubscriptionChangeIn
 
 #: What a header of HTTP may hold, too.
 _Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z")]
@@ -192,38 +187,7 @@ class SubscriptionConfirmIn(ConfirmationIn, kw_only=True):
     subscription: str = field(name="subscription_id")
 
 
-# -- bodies of responses ---------------------------------------------------
-
-
-class NamedQueueOut(Document):
-    name: str
-    metadata: dict[str, Any] | UnsetType = UNSET
-
-
-class QueuesOut(Document):
-    queues: list[NamedQueueOut]
-
-
-class EndIdOut(Document):
-    id: str
-    age: int
-    created: str
-
-
-class QueueCountsOut(Document):
-    claimed: int
-    free: int
-    total: int
-    oldest: EndIdOut | UnsetType = UNSET
-    newest: EndIdOut | UnsetType = UNSET
-
-
-class QueueStatsOut(Document):
-    messages: QueueCountsOut
-
-
-class MessageIdsOut(Document):
-    message_ids: Sequence[str]
+# -- of responses ----------------------------------------------------------
 
 
 class HeldMessageOut(Document):
@@ -234,29 +198,3 @@ class HeldMessageOut(Document):
     body: Raw
     claim_count: int | UnsetType = UNSET
     attributes: AttributesOut = UNSET
-
-
-class MessagesOut(Document):
-    #: one of them, where one was asked for
-    messages: list[HeldMessageOut] | HeldMessageOut
-
-
-class NewClaimOut(Document):
-    claim_id: str | None
-    messages: list[HeldMessageOut] | UnsetType = UNSET
-
-
-class HeldClaimOut(Document):
-    age: int
-    ttl: int
-    messages: list[HeldMessageOut]
-
-
-class NewSubscriptionOut(Document):
-    subscription_id: str
-    message: str
-    secret: str | UnsetType = UNSET
-
-
-class SubscriptionsOut(Document):
-    subscriptions: list[SubscriptionOut]

@@ -8,6 +8,7 @@ with a zero byte, are a zero byte and a list of byte strings in msgpack.
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import logging
@@ -30,6 +31,8 @@ _FRAME_MAX = 64 * 1024
 #: Frames that are written and not answered yet: a part of the commands that a client of Redis may
 #: have in flight, and enough for a busy one.  The slower the bus, the more messages a frame has.
 _IN_FLIGHT_MAX = 2048
+#: Seconds to wait at the end until the broker has what was sent.
+_DRAIN_SECONDS = 1.0
 #: Bytes that a message costs beside its payload while it waits.
 _OVERHEAD = 64
 
@@ -51,33 +54,6 @@ def unpack(frame: bytes) -> Sequence[bytes]:
     if frame[:1] != b"\0":
         return (frame,)
     return _decode(memoryview(frame)[1:])
-
-
-class FrameReceiver:
-    """Delivers the messages of frames, and counts them."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self.deliver: Deliver
-
-    def receive(self, channel: bytes, frame: bytes) -> None:
-        """Never raises: one message that cannot be delivered must not stop the others."""
-        try:
-            payloads = unpack(frame)
-        except ValueError:
-            self._log("a frame that is none", channel)
-            return
-        metrics.BUS_RECEIVED.add(self._name, by=len(payloads))
-        for payload in payloads:
-            try:
-                self.deliver(channel, payload)
-            except Exception:
-                self._log("a message that could not be delivered", channel)
-
-    def _log(self, what: str, channel: bytes) -> None:
-        LOG.exception(
-            "%s, on %.300r of bus %s", what, channel, self._name, extra={"action": "bus_message"}
-        )
 
 
 #: Takes a channel and a frame; returns the future of how many nodes receive it, None: not known.
@@ -181,6 +157,87 @@ class FrameSender:
                 metrics.BUS_SENT.add(self._name, by=messages)
 
         return count
+
+
+class FramedBus(abc.ABC):
+    """A bus over a broker, whose messages travel in frames."""
+
+    def __init__(self, name: str, backlog_bytes: int, packs: Packs = pack_all) -> None:
+        """*backlog_bytes*, *packs*: as `FrameSender` has them."""
+        self.name = name
+        self._sender = FrameSender(name, self._write, backlog_bytes, packs)
+        self._is_started = False
+        self._deliver: Deliver
+        self._on_gap: Callable[[], None]
+        self._end_measuring: Callable[[], None]
+
+    @property
+    @abc.abstractmethod
+    def live(self) -> bool: ...
+
+    async def start(
+        self,
+        deliver: Deliver,
+        on_gap: Callable[[], None],
+        channels: Sequence[bytes],
+        on_dropped: OnDropped = ignore_dropped,
+    ) -> None:
+        if self._is_started:
+            return
+        self._is_started = True
+        self._deliver, self._on_gap = deliver, on_gap
+        self._sender.on_dropped = on_dropped
+        self._end_measuring = metrics.BUS_UP.follow(lambda: self.live, self.name)
+        await self._open(channels)
+
+    async def stop(self) -> None:
+        if not self._is_started:
+            return
+        self._is_started = False
+        self._end_measuring()
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                await self._drain()
+        await self._close()
+
+    def publish(self, channel: bytes, payload: bytes) -> None:
+        self._sender.publish(channel, payload)
+
+    async def send(self, channel: bytes, payload: bytes) -> int | None:
+        return await self._sender.send(channel, payload)
+
+    def _deliver_frame(self, channel: bytes, frame: bytes) -> None:
+        """Never raises: one message that cannot be delivered must not stop the others."""
+        try:
+            payloads = unpack(frame)
+        except ValueError:
+            self._log("a frame that is none", channel)
+            return
+        metrics.BUS_RECEIVED.add(self.name, by=len(payloads))
+        for payload in payloads:
+            try:
+                self._deliver(channel, payload)
+            except Exception:
+                self._log("a message that could not be delivered", channel)
+
+    def _log(self, what: str, channel: bytes) -> None:
+        LOG.exception(
+            "%s, on %.300r of bus %s", what, channel, self.name, extra={"action": "bus_message"}
+        )
+
+    async def _drain(self) -> None:
+        await self._sender.drain()
+
+    @abc.abstractmethod
+    def _write(self, channel: bytes, frame: bytes) -> asyncio.Future[int | None]:
+        """Is a `Write`."""
+
+    @abc.abstractmethod
+    async def _open(self, channels: Sequence[bytes]) -> None:
+        """Connects, and waits for a while until the channels are subscribed to."""
+
+    @abc.abstractmethod
+    async def _close(self) -> None: ...
 
 
 def _drop_reason(written: asyncio.Future[int | None]) -> str | None:

@@ -29,8 +29,8 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace.connection import ConnectionKeeper, Parts
 from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.metrics import definitions as metrics
-from zaqar_redis.realtime.bus import Bus, BusSettings, Deliver, OnDropped, ignore_dropped
-from zaqar_redis.realtime.buses.batching import FrameReceiver, FrameSender
+from zaqar_redis.realtime.bus import Bus, BusSettings
+from zaqar_redis.realtime.buses.batching import FramedBus
 
 LOG = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ _PING_INTERVAL_SECONDS, _PONG_TIMEOUT_SECONDS = 5.0, 5
 _CLOSED_INTERVAL_SECONDS = 0.1
 #: Seconds between attempts to connect, the first and the longest.
 _BACKOFF_SECONDS, _BACKOFF_MAX_SECONDS = 0.25, 1.0
-#: Seconds to wait at the end until the server has what was sent, and until it is left.
+#: Seconds until the server is left.
 _DRAIN_SECONDS = 1.0
 #: Commands that are written in one step: each takes up to 40 µs.
 _MAX_COMMANDS = 256
@@ -172,13 +172,12 @@ class _NatsFrame(NamedTuple):
     written: asyncio.Future[int | None]
 
 
-class NatsBus:
+class NatsBus(FramedBus):
+    live = False
+
     def __init__(self, uri: str, settings: BusSettings) -> None:
-        self.name = _name_of(uri)
+        super().__init__(_name_of(uri), settings.backlog_bytes)
         self._backlog_bytes = settings.backlog_bytes
-        self._sender = FrameSender(self.name, self._write, settings.backlog_bytes)
-        self._receiver = FrameReceiver(self.name)
-        self._on_gap: Callable[[], None]
         #: wanted channels, and the event of their confirmation; the last one of the permanent
         #: ones is confirmed after all others
         self._confirmed: dict[bytes, asyncio.Event] = {}
@@ -191,10 +190,8 @@ class NatsBus:
         self._size = 0
         self._subscribed: list[asyncio.Event] = []
         self._has_work, self._has_written = asyncio.Event(), asyncio.Event()
-        self._is_started = self._has_begun = False
-        self._ends: list[Callable[[], None]] = []
+        self._has_begun = False
         self._connection: _NatsConnection | None = None
-        self.live = False
         self._keeper = ConnectionKeeper(
             partial(_NatsConnection, uri, settings),
             self._serve,
@@ -207,34 +204,15 @@ class NatsBus:
             backoff_max=_BACKOFF_MAX_SECONDS,
         )
 
-    async def start(
-        self,
-        deliver: Deliver,
-        on_gap: Callable[[], None],
-        channels: Sequence[bytes],
-        on_dropped: OnDropped = ignore_dropped,
-    ) -> None:
-        if self._is_started:
-            return
-        self._is_started = True
-        self._receiver.deliver, self._on_gap, self._permanent = deliver, on_gap, channels
-        self._sender.on_dropped = on_dropped
+    async def _open(self, channels: Sequence[bytes]) -> None:
+        self._permanent = channels
         self._confirmed.update((channel, asyncio.Event()) for channel in channels)
-        self._ends = [metrics.BUS_UP.follow(lambda: self.live, self.name)]
         self._keeper.start()
         with contextlib.suppress(errors.BusUnavailable):
             await self._confirmation(channels[-1])
         self._has_begun = True
 
-    async def stop(self) -> None:
-        if not self._is_started:
-            return
-        self._is_started = False
-        for end in self._ends:
-            end()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_DRAIN_SECONDS):
-                await self._sender.drain()
+    async def _close(self) -> None:
         await self._keeper.close()
 
     async def subscribe(self, channel: bytes) -> None:
@@ -246,12 +224,6 @@ class NatsBus:
     async def unsubscribe(self, channel: bytes) -> None:
         if self._confirmed.pop(channel, None) is not None:
             self._change(channel)
-
-    def publish(self, channel: bytes, payload: bytes) -> None:
-        self._sender.publish(channel, payload)
-
-    async def send(self, channel: bytes, payload: bytes) -> int | None:
-        return await self._sender.send(channel, payload)
 
     async def _confirmation(self, channel: bytes) -> None:
         try:
@@ -340,7 +312,7 @@ class NatsBus:
 
     def _receive(self, channel: bytes, frame: bytes) -> None:
         if channel in self._confirmed:
-            self._receiver.receive(channel, frame)
+            self._deliver_frame(channel, frame)
 
     def _on_lost(self) -> None:
         if self.live and self._is_started:

@@ -19,14 +19,11 @@ from zaqar_redis.keyspace.listeners import listen
 from zaqar_redis.keyspace.pubsub import MAX_NAMES, PUBSUB, PubSubCommands
 from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.metrics import definitions as metrics
-from zaqar_redis.realtime.bus import Bus, BusSettings, Deliver, OnDropped, ignore_dropped
-from zaqar_redis.realtime.buses.batching import FrameReceiver, FrameSender, Packs, pack_all
-
-#: Seconds to wait at the end until the server has what was sent.
-_DRAIN_SECONDS = 1.0
+from zaqar_redis.realtime.bus import Bus, BusSettings
+from zaqar_redis.realtime.buses.batching import FramedBus, Packs, pack_all
 
 
-class RedisBus:
+class RedisBus(FramedBus):
     def __init__(
         self,
         client: AsyncClient,
@@ -41,38 +38,21 @@ class RedisBus:
         """*pubsub_name* returns the PUB/SUB name of a channel; *commands*: None: sharded PUB/SUB
         where the server has it; *owns_client*: the bus opens and closes it; *max_names*: of
         channels, in one command; *packs*: whether messages on a channel travel together."""
-        self.name = client.name
+        super().__init__(client.name, settings.backlog_bytes, packs)
         self._client = client
         self._owns_client = owns_client
         self._pubsub_name = pubsub_name
-        self._is_started = False
         self._listener = listen(client, self._on_message, self._on_reconnect, commands, max_names)
-        self._sender = FrameSender(self.name, self._write, settings.backlog_bytes, packs)
-        self._receiver = FrameReceiver(self.name)
         #: PUB/SUB name -> channel
         self._channels: dict[bytes, bytes] = {}
-        self._on_gap: Callable[[], None]
-        self._ends: list[Callable[[], None]] = []
 
     @property
     def live(self) -> bool:
         return self._is_started and self._listener.live
 
-    async def start(
-        self,
-        deliver: Deliver,
-        on_gap: Callable[[], None],
-        channels: Sequence[bytes],
-        on_dropped: OnDropped = ignore_dropped,
-    ) -> None:
-        if self._is_started:
-            return
-        self._is_started = True
-        self._receiver.deliver, self._on_gap = deliver, on_gap
-        self._sender.on_dropped = on_dropped
+    async def _open(self, channels: Sequence[bytes]) -> None:
         names = [self._pubsub_name(channel) for channel in channels]
         self._channels.update(zip(names, channels, strict=True))
-        self._ends = [metrics.BUS_UP.follow(lambda: self.live, self.name)]
         if self._owns_client:
             await self._client.start()
             if not self._is_started:  # it was stopped meanwhile
@@ -81,15 +61,7 @@ class RedisBus:
         with contextlib.suppress(errors.StoreUnavailable):
             await self._listener.confirmed(names[-1])
 
-    async def stop(self) -> None:
-        if not self._is_started:
-            return
-        self._is_started = False
-        for end in self._ends:
-            end()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_DRAIN_SECONDS):
-                await self._sender.drain()
+    async def _close(self) -> None:
         await self._listener.close()
         if self._owns_client:
             await self._client.close()
@@ -107,12 +79,9 @@ class RedisBus:
         self._channels.pop(name, None)
         await self._listener.unsubscribe(name)
 
-    def publish(self, channel: bytes, payload: bytes) -> None:
-        self._sender.publish(channel, payload)
-
     async def send(self, channel: bytes, payload: bytes) -> int | None:
         try:
-            return await self._sender.send(channel, payload)
+            return await super().send(channel, payload)
         except (errors.StoreUnavailable, keyspace.CommandRefused) as error:
             if not self._owns_client:
                 raise  # it says of a store that it is away
@@ -131,7 +100,7 @@ class RedisBus:
     def _on_message(self, name: bytes, frame: bytes) -> None:
         channel = self._channels.get(name)
         if channel is not None:
-            self._receiver.receive(channel, frame)
+            self._deliver_frame(channel, frame)
 
     def _on_reconnect(self) -> None:
         metrics.BUS_LOST.add(self.name)

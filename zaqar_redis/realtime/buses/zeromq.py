@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 import zmq
@@ -19,9 +19,9 @@ import zmq
 from zaqar_redis import errors
 from zaqar_redis.keyspace.connection import ConnectionKeeper, Parts, answer_within
 from zaqar_redis.metrics import definitions as metrics
-from zaqar_redis.realtime.bus import Bus, BusSettings, Deliver, OnDropped, ignore_dropped
+from zaqar_redis.realtime.bus import Bus, BusSettings
 from zaqar_redis.realtime.buses import zeromq_wire as wire
-from zaqar_redis.realtime.buses.batching import FrameReceiver, FrameSender
+from zaqar_redis.realtime.buses.batching import FramedBus
 from zaqar_redis.realtime.buses.zeromq_connection import BrokerAddress, BrokerConnection
 from zaqar_redis.realtime.buses.zeromq_keys import CurveKeys, check_curve_key, new_keys, public_key
 
@@ -34,18 +34,13 @@ _CONFIRM_TIMEOUT_SECONDS = 4.0
 #: Seconds between probes when nothing is to be confirmed, and seconds for the answer: those that
 #: find a broker that answers pings but passes nothing on.
 _PROBE_INTERVAL_SECONDS, _PROBE_TIMEOUT_SECONDS = 3.0, 6.0
-#: Seconds to wait at the end until the broker has what was sent.
-_DRAIN_SECONDS = 1.0
 
 
-class ZeroMqBus:
+class ZeroMqBus(FramedBus):
     def __init__(self, broker: BrokerAddress, settings: BusSettings) -> None:
-        self.name = broker.name
+        super().__init__(broker.name, settings.backlog_bytes)
         self._broker = broker
         self._settings = settings
-        self._is_started = False
-        self._sender = FrameSender(self.name, self._write, settings.backlog_bytes)
-        self._receiver = FrameReceiver(self.name)
         self._numbers = wire.FrameNumbers(secrets.token_bytes(8))
         self._gaps = wire.GapDetector()
         #: topic -> channel, and the number of its subscription
@@ -59,8 +54,6 @@ class ZeroMqBus:
         self._unconfirmed: set[asyncio.Future[None]] = set()
         self._asked = asyncio.Event()
         self._context: zmq.Context[zmq.Socket[bytes]]
-        self._on_gap: Callable[[], None]
-        self._ends: list[Callable[[], None]] = []
         self._keeper = ConnectionKeeper(
             self._connect,
             self._serve,
@@ -77,19 +70,7 @@ class ZeroMqBus:
     def live(self) -> bool:
         return self._live.is_set()
 
-    async def start(
-        self,
-        deliver: Deliver,
-        on_gap: Callable[[], None],
-        channels: Sequence[bytes],
-        on_dropped: OnDropped = ignore_dropped,
-    ) -> None:
-        if self._is_started:
-            return
-        self._is_started = True
-        self._receiver.deliver, self._on_gap = deliver, on_gap
-        self._sender.on_dropped = on_dropped
-        self._ends = [metrics.BUS_UP.follow(lambda: self.live, self.name)]
+    async def _open(self, channels: Sequence[bytes]) -> None:
         for channel in channels:
             self._add(channel)
         self._context = zmq.Context()
@@ -100,17 +81,12 @@ class ZeroMqBus:
         except TimeoutError:
             self._is_gap_possible = True
 
-    async def stop(self) -> None:
-        if not self._is_started:
-            return
-        self._is_started = False
-        for end in self._ends:
-            end()
+    async def _drain(self) -> None:
         if self.live and self._connection is not None:
-            with contextlib.suppress(OSError, TimeoutError):
-                async with asyncio.timeout(_DRAIN_SECONDS):
-                    await self._sender.drain()
-                    await self._connection.flush()
+            await super()._drain()
+            await self._connection.flush()
+
+    async def _close(self) -> None:
         await self._keeper.close()
         self._is_gap_possible = False
         self._context.term()  # at once: nothing lingers
@@ -132,12 +108,6 @@ class ZeroMqBus:
         topic = wire.topic_of(channel)
         if self._topics.pop(topic, None) is not None and self._connection is not None:
             self._connection.unsubscribe(topic)
-
-    def publish(self, channel: bytes, payload: bytes) -> None:
-        self._sender.publish(channel, payload)
-
-    async def send(self, channel: bytes, payload: bytes) -> int | None:
-        return await self._sender.send(channel, payload)
 
     def _add(self, channel: bytes) -> None:
         topic = wire.topic_of(channel)
@@ -185,7 +155,7 @@ class ZeroMqBus:
             if missed:
                 metrics.BUS_DROPPED.add(self.name, "missed", by=missed)
                 is_gap |= is_new
-            self._receiver.receive(channel, frame)
+            self._deliver_frame(channel, frame)
         if is_gap:
             self._report_gap()
 

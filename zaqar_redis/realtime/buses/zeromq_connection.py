@@ -208,7 +208,6 @@ class BrokerConnection:
     def _watch(
         self, socket: zmq.Socket[bytes], endpoint: str, on_ready: Callable[[], None]
     ) -> None:
-        """Connects a socket."""
         monitor = socket.get_monitor_socket(sum(_ENDS))
         self._sockets.append(monitor)
 

@@ -32,7 +32,8 @@ class BusEvents:
         self._handler: EventHandler
         self._peers: Peers
         self._hints = DropHints(bus)
-        self._order = PublicationOrder(self._pass_on, self._missed) if reorders else None
+        self._reorders = reorders
+        self._order: PublicationOrder | None = None
 
     @property
     def live(self) -> bool:
@@ -41,6 +42,8 @@ class BusEvents:
     async def start(self, node: str, handler: EventHandler) -> None:
         """Returns soon, also when the bus is unavailable."""
         self._handler = handler
+        if self._reorders:
+            self._order = PublicationOrder(handler.on_publication, self._missed)
         self._peers = Peers(self._bus, node)
         channels = (PEERS, _ROUTING, _NODES, _of_node(node))
         await self._bus.start(self._on_message, handler.on_gap, channels, self._on_dropped)
@@ -111,9 +114,6 @@ class BusEvents:
                 self._handler.on_join(channel, message[1:])
             case b"l":
                 self._handler.on_leave(channel, message[1:])
-
-    def _pass_on(self, channel: str, payload: bytes, position: Position) -> None:
-        self._handler.on_publication(channel, payload, position)
 
     def _missed(self) -> None:
         metrics.BUS_DROPPED.add(self._bus.name, "missed")

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine on Redis: one script per verb, one PUB/SUB connection per node."""
+"""An engine on Redis: one script per verb, one PUB/SUB connection per node.
+
+Of several Redis (shards) each channel is in one, by its name, as on a `buses.sharded.ShardedBus`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
@@ -13,6 +17,7 @@ from zaqar_redis.keyspace.ping import ping
 from zaqar_redis.keyspace.script import Script
 from zaqar_redis.realtime.bus import Bus, BusSettings
 from zaqar_redis.realtime.buses.redis import RedisBus
+from zaqar_redis.realtime.buses.sharded import ShardedBus, shard
 from zaqar_redis.realtime.engine import (
     DEDUP_WINDOW_MS,
     Dedup,
@@ -43,11 +48,14 @@ _LAST = 2**53
 _NO_HISTORY = HistoryOptions(size=0, ttl=0, meta_ttl=0)
 _NO_DEDUP = Dedup()
 
+#: Returns the Redis that a channel is in.
+ClientOf = Callable[[str], AsyncClient]
+
 
 class RedisHistory:
-    def __init__(self, client: AsyncClient, *, sends: bool) -> None:
+    def __init__(self, client_of: ClientOf, *, sends: bool) -> None:
         """*sends*: publications go out by PUB/SUB in the same step."""
-        self._client = client
+        self._client_of = client_of
         self._sends = int(sends)
 
     async def publish(
@@ -59,7 +67,7 @@ class RedisHistory:
     ) -> Published:
         history_options, dedup = history_options or _NO_HISTORY, dedup or _NO_DEDUP
         channel_keys = keys.of_channel(channel)
-        offset, epoch, new = await self._client.call(
+        offset, epoch, new = await self._client_of(channel).call(
             _PUBLISH(
                 keys.DedupKeys(channel_keys, dedup.key) if dedup.key else channel_keys,
                 payload=payload,
@@ -84,7 +92,7 @@ class RedisHistory:
             first, last = (first, str(at - 1)) if since.reverse else (str(at + 1), last)
         empty = since.reverse and since.position is not None and since.position.offset <= 1
         limit = -1 if since.limit is None else since.limit
-        offset, epoch, entries = await self._client.call(
+        offset, epoch, entries = await self._client_of(channel).call(
             _HISTORY(
                 keys.of_channel(channel),
                 epoch=new_epoch(),
@@ -100,22 +108,23 @@ class RedisHistory:
 
     async def forget_key(self, channel: str, key: str) -> None:
         once = keys.DedupKeys(keys.of_channel(channel), key).once
-        await self._client.command("DEL", once)
+        await self._client_of(channel).command("DEL", once)
 
     async def rotate_epoch(self, channel: str, epoch: str) -> None:
-        await self._client.call(_RENEW(keys.of_channel(channel), old=epoch, new=new_epoch()))
+        renew = _RENEW(keys.of_channel(channel), old=epoch, new=new_epoch())
+        await self._client_of(channel).call(renew)
 
     async def remove_history(self, channel: str) -> None:
-        await self._client.command("DEL", keys.of_channel(channel).history)
+        await self._client_of(channel).command("DEL", keys.of_channel(channel).history)
 
 
 class RedisPresence:
-    def __init__(self, client: AsyncClient, now: Clock) -> None:
-        self._client = client
+    def __init__(self, client_of: ClientOf, now: Clock) -> None:
+        self._client_of = client_of
         self._now = now
 
     async def add(self, channel: str, client: str, user: str, info: bytes, ttl: int) -> None:
-        await self._client.call(
+        await self._client_of(channel).call(
             _ADD(
                 keys.of_channel(channel),
                 now=self._now(),
@@ -127,16 +136,18 @@ class RedisPresence:
         )
 
     async def remove(self, channel: str, client: str, user: str) -> None:
-        await self._client.call(_REMOVE(keys.of_channel(channel), client=client, user=user))
+        remove = _REMOVE(keys.of_channel(channel), client=client, user=user)
+        await self._client_of(channel).call(remove)
 
     async def clients(self, channel: str) -> dict[str, bytes]:
-        answer = await self._client.call(_LIST(keys.of_channel(channel), now=self._now()))
+        entries = _LIST(keys.of_channel(channel), now=self._now())
+        answer = await self._client_of(channel).call(entries)
         pairs = zip(answer[::2], answer[1::2], strict=True)
         return {client.decode(): _info(entry) for client, entry in pairs}
 
     async def stats(self, channel: str) -> PresenceStats:
-        clients, users = await self._client.call(_STATS(keys.of_channel(channel), now=self._now()))
-        return PresenceStats(clients, users)
+        stats = _STATS(keys.of_channel(channel), now=self._now())
+        return PresenceStats(*await self._client_of(channel).call(stats))
 
 
 def _info(entry: bytes) -> bytes:
@@ -145,32 +156,43 @@ def _info(entry: bytes) -> bytes:
     return rest[int(size) :]
 
 
-def pubsub_bus(client: AsyncClient) -> RedisBus:
+def _pubsub_bus(client: AsyncClient) -> RedisBus:
     """Returns a bus over PUB/SUB of the engine's Redis, where scripts send publications."""
     commands = commands_of_scripts(client)
     return RedisBus(client, BusSettings(), keys.pubsub_of, commands=commands, packs=packs)
 
 
+def _by_name(clients: Sequence[AsyncClient]) -> ClientOf:
+    if len(clients) == 1:
+        return lambda channel: clients[0]
+    return lambda channel: clients[shard(channel.encode(), len(clients))]
+
+
 class RedisEngine:
-    def __init__(self, client: AsyncClient, now: Clock, bus: Bus | None = None) -> None:
+    """An engine over *clients*: of the same Redis, in the same order, on every node."""
+
+    def __init__(self, clients: Sequence[AsyncClient], now: Clock, bus: Bus | None = None) -> None:
         """*bus*: None: PUB/SUB of the same Redis."""
-        self._client = client
+        self._clients = clients
+        client_of = _by_name(clients)
+        history = RedisHistory(client_of, sends=bus is None)
         if bus is None:
-            self.events = BusEvents(pubsub_bus(client))
-            self.history: History = RedisHistory(client, sends=True)
+            buses = [_pubsub_bus(each) for each in clients]
+            self.events = BusEvents(ShardedBus(buses) if len(buses) > 1 else buses[0])
+            self.history: History = history
         else:
             self.events = BusEvents(bus, reorders=True)
-            self.history = SentHistory(RedisHistory(client, sends=False), self.events)
-        self.presence = RedisPresence(client, now)
-        self.topics = RedisTopics(client, now)
+            self.history = SentHistory(history, self.events)
+        self.presence = RedisPresence(client_of, now)
+        self.topics = RedisTopics(clients[0], now)
 
     async def start(self, node: str, handler: EventHandler) -> None:
-        await self._client.start()
+        await asyncio.gather(*(each.start() for each in self._clients))
         await self.events.start(node, handler)
 
     async def ping(self) -> None:
-        await ping(self._client)
+        await asyncio.gather(*(ping(each) for each in self._clients))
 
     async def close(self) -> None:
         await self.events.close()
-        await self._client.close()
+        await asyncio.gather(*(each.close() for each in self._clients))

@@ -36,7 +36,7 @@ _CHANNELS_MAX = 20
 
 
 class _Survey:
-    def __init__(self, node: str) -> None:
+    def __init__(self) -> None:
         self.answers: list[control.ControlSurveyResponse] = []
         #: how many answers there will be; None: not known yet
         self.expected: int | None = None
@@ -82,7 +82,7 @@ class ControlPlane:
     ) -> Sequence[control.ControlSurveyResponse]:
         """Returns the answers of the nodes that answer within *seconds*.  Raises Unavailable."""
         id = str(uuid.uuid4())
-        survey = self._surveys[id] = _Survey(id)
+        survey = self._surveys[id] = _Survey()
         try:
             request = control.ControlSurveyRequest(
                 id, self._node.id, project, what, pattern, selection
@@ -169,7 +169,6 @@ class ControlPlane:
         )
 
     def report(self) -> control.NodeReport:
-        """Returns the state of this node."""
         node = self._node
         counts = node.counts()
         return control.NodeReport(

@@ -216,10 +216,6 @@ class Node:
         channel = self._channels.get(key)
         return channel.subscribers if channel is not None else ()
 
-    def schedule_position_check(self, key: str) -> None:
-        """Schedules a check whether subscribers of the channel missed a publication."""
-        self._positions.schedule_position_check((key,))
-
     def counts(self) -> dict[str, int]:
         """Returns the number of subscribers on this node, by channel key."""
         return {
@@ -285,6 +281,7 @@ class Node:
         return self.control_plane.handle(payload)
 
     def on_missed(self, channel: str) -> None:
+        """Schedules a check whether subscribers of the channel missed a publication."""
         self._positions.schedule_position_check((channel,))
 
     def on_gap(self) -> None:

@@ -147,7 +147,7 @@ class ProjectContext:
         )
 
     def schedule_position_check(self, subscription: ChannelSubscription) -> None:
-        self._node.schedule_position_check(self._key(subscription.channel))
+        self._node.on_missed(self._key(subscription.channel))
 
     async def publish_join(self, subscription: ChannelSubscription) -> None:
         await self._node.engine.events.publish_join(

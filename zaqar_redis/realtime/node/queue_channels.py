@@ -102,13 +102,13 @@ class QueueWatches:
     def _watcher(self, key: str, project: str) -> QueueWatcher:
         def watch(batch: PostedBatch | None) -> None:
             if batch is None:
-                self._node.schedule_position_check(key)
+                self._node.on_missed(key)
                 return
             try:
                 publications = self._queues.publications(project, batch.messages)
             except Exception:  # only this queue fails: others share the connection
                 LOG.exception("messages of a queue cannot be read", extra={"action": "unreadable"})
-                self._node.schedule_position_check(key)
+                self._node.on_missed(key)
                 return
             for publication in publications:
                 self._node.deliver(key, publication, batch.epoch)

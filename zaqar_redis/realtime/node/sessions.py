@@ -65,18 +65,14 @@ class NodeSessions:
         if sessions is not None and session in sessions:
             if self.quota is not None:
                 self.quota.remove_socket(session.context.project)
-            sessions.remove(session)
-            if not sessions:
-                del self._by_user[key]
             self._by_client.pop(session.client, None)
-            for role in session.roles:
-                self._leave_role((session.context.project, role), session)
-
-    def _leave_role(self, key: tuple[str, str], session: Session) -> None:
-        sessions = self._by_role.get(key, set())
-        sessions.discard(session)
-        if not sessions:
-            self._by_role.pop(key, None)
+            roles = [
+                (self._by_role, (session.context.project, role)) for role in set(session.roles)
+            ]
+            for index, name in ((self._by_user, key), *roles):
+                index[name].discard(session)
+                if not index[name]:
+                    del index[name]
 
     def get(self, id: str) -> Session | None:
         return self._by_id.get(id)

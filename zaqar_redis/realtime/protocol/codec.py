@@ -68,10 +68,8 @@ def _encode_line(value: Reply | Push) -> bytes:
 
 class JsonCodec:
     binary = False
-
-    def __init__(self) -> None:
-        self._decoder = msgspec.json.Decoder(Command)
-        self._emulated = msgspec.json.Decoder(EmulationRequest)
+    _decoder = msgspec.json.Decoder(Command)
+    _emulated = msgspec.json.Decoder(EmulationRequest)
 
     def decode(self, frame: bytes) -> list[Command]:
         lines = frame.strip().split(b"\n")
@@ -90,25 +88,19 @@ class JsonCodec:
         return request
 
 
-class UniJsonCodec:
+class UniJsonCodec(JsonCodec):
     """The codec of unidirectional clients: bare pushes out, a bare connect request in."""
 
-    binary = False
-
-    def __init__(self) -> None:
-        self._decoder = msgspec.json.Decoder(ConnectRequest)
+    _connect = msgspec.json.Decoder(ConnectRequest)
 
     def decode(self, frame: bytes) -> list[Command]:
-        return [Command(id=1, connect=_decode(self._decoder, frame))]
+        return [Command(id=1, connect=_decode(self._connect, frame))]
 
     def encode(self, reply: Reply) -> bytes:
         push = reply.push
         if reply.connect is not None:
             push = Push(connect=reply.connect)
         return _encode_line(push or Push())
-
-    def frame(self, replies: Sequence[bytes]) -> bytes:
-        return b"\n".join(replies)
 
 
 JSON = JsonCodec()

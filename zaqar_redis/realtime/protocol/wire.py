@@ -58,8 +58,6 @@ class Wire(Struct, omit_defaults=True, gc=False):
 
 
 class StreamPosition(Wire):
-    """A stream position in a channel."""
-
     offset: int = 0
     epoch: str = ""
 
