@@ -48,9 +48,7 @@ class Option:
     #: parses the text; raises ValueError, which says what it must be
     read: Callable[[str], Any]
     #: text that is parsed when the option is not given; None: no default
-    default: str | None
-    #: for the reference in doc/spark.md
-    about: str
+    default: str | None = None
 
 
 def _int(least: int, most: int | None = None) -> Callable[[str], int]:
@@ -149,89 +147,49 @@ def _project(text: str) -> str:
     return text
 
 
-#: All options, in the order of the reference.
+#: All options, in the order of their reference, the table in doc/spark.md.
 OPTIONS: tuple[Option, ...] = (
-    Option("uri", _ALL, _text, None, f"the store: `redis://`, `rediss://`, `unix://`, "
-           f"`redis+sentinel://host,host/name`, `redis+cluster://host,host`, or `embedded://` of a "
-           f"running service. Without it, that of the environment variable "
-           f"`{ENVIRONMENT}`; keep passwords out of options, which query plans show"),
-    Option("uriFile", _ALL, _text, None, "a file with the URI in it, read on the driver only"),
-    Option("controlUri", _ALL, _text, None, "the control store, which knows pools; `uri` if none "
-           "is given"),
-    Option("project", _ALL, _project, "default", "whose queues"),
-    Option("kind", _ALL, _choice(QUEUE, TOPIC), QUEUE, "what is read or written, and what "
-           "other options name: queues, or topics (their history; not with `claim`). The topic "
-           "`news` is `topic:news` in columns and checkpoints"),
-    Option("timeout", _ALL, _seconds(0.1, 600), "10s", "for an answer of Redis, and for a "
-           "connection; an unreachable store is retried for three times as long, then the task "
-           "fails"),
-    Option("subscribe", READS, _queues, None, "queues, separated by commas"),
-    Option("subscribePattern", READS, _pattern, None, "a regular expression that the whole name "
-           "of a queue must match; a stream looks for new ones every 10 s"),
-    Option("columns", READS, _text, None, "only these columns, separated by commas; the same as "
-           "`.schema(…)` with their types"),
-    Option("startingOffsets", READS, positions.read, None, "`earliest` (default of a batch), "
-           "`latest` (default of a stream; an error in a batch), or JSON `{queue: {\"epoch\", "
-           "\"offset\"}}` or `{queue: offset}`, by rank, also as a checkpoint has it (-2 is the "
-           "earliest, -1 the latest); other queues begin as by default; the checkpoint of a stream "
-           "goes before it; not with `claim`, which takes all that is there"),
-    Option("startingTimestamp", READS, _int(0), None, "instead: from the first message created "
-           "at this time on, in ms since 1970"),
-    Option("startingOffsetsByTimestamp", READS, positions.read_times, None, "instead: the same "
-           "for each of these queues, as JSON `{queue: ms}`; others begin as by default"),
-    Option("endingOffsets", (BATCH,), positions.read_end, positions.LATEST, "where to end, the "
-           "offset itself excluded; `earliest` is an error. What lies behind the last message ends "
-           "there, and an end that is not behind the start leaves nothing to read"),
-    Option("endingTimestamp", (BATCH,), _int(0), None, "instead: before the first message "
-           "created at this time, in ms since 1970"),
-    Option("minPartitions", READS, _int(1, 10_000), None, "at least so many tasks, but none of "
-           "less than 10 000 ranks (number of cores)"),
-    Option("maxRecordsPerPartition", READS, _int(1000), "500000", "ranks that one task reads"),
-    Option("fetchSize", READS, _int(1, 5000), "2000", "messages in one trip to Redis, and rows "
-           "in one Arrow batch"),
-    Option("readReplicas", READS, _flag, "false", "let tasks read messages from replicas, behind "
-           "Sentinel and on a Cluster; the primary is asked for what a replica does not have yet"),
-    Option("includeExpired", READS, _flag, "false", "also messages that have expired and that "
-           "Redis has not removed yet"),
-    Option("includeClaimed", (BATCH,), _flag, "true", "also messages that a claim holds"),
-    Option("includeDelayed", (BATCH,), _flag, "true", "also messages whose delay has not ended"),
-    Option("pushdown", (BATCH,), _flag, None, "whether filters on queue and rank choose what is "
-           "fetched: by default where `spark.sql.python.filterPushdown.enabled` is true; `true` is "
-           "an error elsewhere"),
-    Option("failOnDataLoss", READS, _flag, "true", "whether to fail when messages that were to be "
-           "read cannot be any more"),
-    Option("maxOffsetsPerTrigger", (STREAM,), _int(1), None, "ranks in a batch, shared by the "
-           "queues as they lag behind"),
-    Option("maxBytesPerTrigger", (STREAM,), _bytes, None, "bytes in a batch, by the mean size of "
-           "messages: `64m`"),
-    Option("minOffsetsPerTrigger", (STREAM,), _int(1), None, "wait until there are so many"),
-    Option("maxTriggerDelay", (STREAM,), _seconds(0, 86400), "15m", "but no longer than this"),
-    Option("maxWait", (STREAM,), _seconds(0, 10), "500ms", "how long an idle stream waits for "
-           "messages before it reports to Spark that there are none; 0s: it does not wait"),
-    Option("consume", (STREAM,), _choice(BROWSE, CLAIM), BROWSE, "`browse` leaves messages where "
-           "they are; `claim` claims them, and deletes them when their batch is done"),
-    Option("group", (STREAM,), _group, None, "with `claim`: the name of this consumer; one stream "
-           "at a time has it"),
-    Option("claimTtl", (STREAM,), _seconds(60, 43200), "300s", "with `claim`: how long messages "
-           "stay claimed after the stream died; it is renewed while it lives"),
-    Option("claimGrace", (STREAM,), _seconds(60, 43200), "60s", "with `claim`: how much longer "
-           "than their claim messages live at least"),
-    Option("queue", _WRITES, _text, None, "where to write; without it, a column `queue` says so"),
-    Option("delivery", _WRITES, _choice(LEDGER, STAGED, NONE), None, "`ledger` (default of a "
-           "stream): what was written is not written again; `staged`: nothing is seen before all "
-           "tasks are done; `none` (default of a batch): at least once"),
-    Option("writeId", (WRITE,), _group, None, "names a batch write for `ledger` and `staged`: "
-           "again with the same name, it writes what is missing"),
-    Option("putSize", _WRITES, _int(1, _CHUNK_MAX), "500", "messages in one trip to Redis"),
-    Option("maxMessageSize", _WRITES, _bytes, str(_BODY_MAX), "bytes of one body "
-           "with its attributes; as the service's `max_messages_post_size`"),
-    Option("ttl", _WRITES, _int(rules.TTL_MIN, TTL_MAX), None, "seconds that messages live, "
-           "where no column `ttl` says so; else the queue's default, else an hour"),
-    Option("clientId", _WRITES, _text, "zaqar-redis-spark", "who posts; a UUID, or any text"),
-    Option("preserve", (WRITE,), _flag, "false", "restore a queue that does not exist: ranks and "
-           "times are those of the columns `rank`, `created` and `expires`, and if all rows have "
-           "the same `epoch`, ids stay what they were"),
-)  # fmt: skip
+    Option("uri", _ALL, _text),
+    Option("uriFile", _ALL, _text),
+    Option("controlUri", _ALL, _text),
+    Option("project", _ALL, _project, "default"),
+    Option("kind", _ALL, _choice(QUEUE, TOPIC), QUEUE),
+    Option("timeout", _ALL, _seconds(0.1, 600), "10s"),
+    Option("subscribe", READS, _queues),
+    Option("subscribePattern", READS, _pattern),
+    Option("columns", READS, _text),
+    Option("startingOffsets", READS, positions.read),
+    Option("startingTimestamp", READS, _int(0)),
+    Option("startingOffsetsByTimestamp", READS, positions.read_times),
+    Option("endingOffsets", (BATCH,), positions.read_end, positions.LATEST),
+    Option("endingTimestamp", (BATCH,), _int(0)),
+    Option("minPartitions", READS, _int(1, 10_000)),
+    Option("maxRecordsPerPartition", READS, _int(1000), "500000"),
+    Option("fetchSize", READS, _int(1, 5000), "2000"),
+    Option("readReplicas", READS, _flag, "false"),
+    Option("includeExpired", READS, _flag, "false"),
+    Option("includeClaimed", (BATCH,), _flag, "true"),
+    Option("includeDelayed", (BATCH,), _flag, "true"),
+    Option("pushdown", (BATCH,), _flag),
+    Option("failOnDataLoss", READS, _flag, "true"),
+    Option("maxOffsetsPerTrigger", (STREAM,), _int(1)),
+    Option("maxBytesPerTrigger", (STREAM,), _bytes),
+    Option("minOffsetsPerTrigger", (STREAM,), _int(1)),
+    Option("maxTriggerDelay", (STREAM,), _seconds(0, 86400), "15m"),
+    Option("maxWait", (STREAM,), _seconds(0, 10), "500ms"),
+    Option("consume", (STREAM,), _choice(BROWSE, CLAIM), BROWSE),
+    Option("group", (STREAM,), _group),
+    Option("claimTtl", (STREAM,), _seconds(60, 43200), "300s"),
+    Option("claimGrace", (STREAM,), _seconds(60, 43200), "60s"),
+    Option("queue", _WRITES, _text),
+    Option("delivery", _WRITES, _choice(LEDGER, STAGED, NONE)),
+    Option("writeId", (WRITE,), _group),
+    Option("putSize", _WRITES, _int(1, _CHUNK_MAX), "500"),
+    Option("maxMessageSize", _WRITES, _bytes, str(_BODY_MAX)),
+    Option("ttl", _WRITES, _int(rules.TTL_MIN, TTL_MAX)),
+    Option("clientId", _WRITES, _text, "zaqar-redis-spark"),
+    Option("preserve", (WRITE,), _flag, "false"),
+)
 
 #: Of Spark's Kafka source, and the option that does as much.
 _OF_KAFKA = {"endingoffsetsbytimestamp": "endingtimestamp"}
