@@ -104,7 +104,7 @@ def _check(
     audited = audit.audit(spark, str(target), where)
     assert audited.good
     assert {name: row["both"] for name, row in audited.details["queues"].items()} == numbers
-    found = archive_input(spark, str(target), store.project, None, None).messages
+    found = archive_input(spark, str(target), {"project": store.project}).messages
     assert {row.queue: row["count"] for row in found.groupBy("queue").count().collect()} == numbers
     copy = f"copy-{uuid.uuid4().hex[:8]}"
     replayed = replay.replay(spark, str(target), where, ReplaySettings(target=copy))

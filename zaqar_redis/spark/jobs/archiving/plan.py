@@ -71,10 +71,11 @@ class ArchivePlanner:
             self._lost(error)
 
     def _lost(self, error: data_loss.DataLoss) -> None:
-        what = without_hint(error)
         if self._fail:
-            raise JobRefused(f"{what}; --go-on-after-loss archives what is there now") from error
-        self.losses[what] = None
+            raise JobRefused(
+                f"{error.what}; --go-on-after-loss archives what is there now"
+            ) from error
+        self.losses[error.what] = None
 
     def _count(self, snapshot: QueueSnapshot, start: int) -> int:
         client = self._stores.client(snapshot.location.uri)
@@ -119,8 +120,3 @@ class ArchivePlanner:
         project = self._stores.config.project
         found = range_reader.ranks_at(client, project, whole.queue, whole.start, [messages])
         return min(found[0], whole.end) if found else whole.end
-
-
-def without_hint(error: Exception) -> str:
-    """Returns the text of a loss without the hint for users of the data source."""
-    return str(error).partition("; set the option")[0]

@@ -25,6 +25,7 @@ from zaqar_redis.spark.jobs.archiving.verification import (
 )
 from zaqar_redis.spark.jobs.running import JobRefused
 from zaqar_redis.spark.offsets import QueueOffset
+from zaqar_redis.spark.options import SourceOptions
 
 #: Tries of a reader whose files are removed while it reads: several compactions of the
 #: same few folders, each just then, are not to be expected.
@@ -78,6 +79,12 @@ class ArchiveReader:
                     f"in {self._files.root}"
                 )
         return {queue: found[queue] for queue in queues}
+
+    def selected(self, options: SourceOptions) -> dict[str, QueueOffset]:
+        """Returns the same of the queues that options of the data source name, else of all."""
+        found = self.offsets(options["project"], options["subscribe"])
+        pattern = options["subscribePattern"]
+        return {name: at for name, at in found.items() if not pattern or pattern.fullmatch(name)}
 
     def messages(
         self, project: str, queues: Sequence[str] | None = None, dates: Dates = ALWAYS

@@ -4,22 +4,26 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
-from zaqar_redis.spark.jobs.archiving.batches import BatchStager
+from zaqar_redis.spark import offsets
+from zaqar_redis.spark.jobs.archiving import layout, transaction_log, verification
 from zaqar_redis.spark.jobs.archiving.commit import Committer
 from zaqar_redis.spark.jobs.archiving.compaction import Compactor
+from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
 from zaqar_redis.spark.jobs.archiving.plan import ArchivePlanner
 from zaqar_redis.spark.jobs.archiving.settings import ArchiveSettings
-from zaqar_redis.spark.jobs.archiving.transaction_log import Manifest, RankRange
+from zaqar_redis.spark.jobs.archiving.transaction_log import ArchiveFile, Manifest, RankRange
 from zaqar_redis.spark.offsets import QueueOffset
 
 #: Batches between two compactions while a run follows: each leaves files in a folder.
@@ -85,6 +89,47 @@ class ArchiveTotals:
         self.size += sum(each.size for each in manifest.files)
         for each in manifest.files:
             self.by_queue[each.queue] += each.rows
+
+
+@dataclass(frozen=True)
+class BatchStager:
+    """Reads ranges of queues, and writes their messages to files."""
+
+    spark: SparkSession
+    files: HadoopFolder
+    #: options of the data source, except queues and ranks
+    source: Mapping[str, str]
+
+    def stage(self, number: int, ranges: Sequence[RankRange]) -> Manifest:
+        """Writes a batch, to be change *number*.
+
+        Raises JobRefused, and what Spark raises when it cannot read.
+        """
+        attempt = transaction_log.attempt()
+        folder = f"{transaction_log.STAGED}/{attempt}"
+        starts = {each.queue: offsets.up_to(each.epoch, each.start) for each in ranges}
+        ends = {each.queue: offsets.up_to(each.epoch, each.end) for each in ranges}
+        reader = self.spark.read.format("zaqar").options(
+            **self.source,
+            subscribe=",".join(starts),
+            columns=",".join(layout.COLUMNS),
+            startingOffsets=json.dumps(starts),
+            endingOffsets=json.dumps(ends),
+        )
+        layout.stage(reader.load(), self.files.at(folder))
+        staged = self.spark.read.schema(layout.SCHEMA).parquet(self.files.at(folder))
+        files = tuple(
+            ArchiveFile(
+                staged=name,
+                name=layout.final(name.removeprefix(f"{folder}/"), number, part),
+                rows=stats.rows,
+                size=stats.size,
+            )
+            for part, (name, stats) in enumerate(
+                sorted(verification.found(staged, self.files).items())
+            )
+        )
+        return Manifest(number, attempt, files, self.source["project"], tuple(ranges))
 
 
 class ArchiveRun:
