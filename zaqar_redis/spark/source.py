@@ -97,7 +97,6 @@ class ZaqarDataSource(DataSource):
 
     def _opened(self, use: str) -> tuple[SourceOptions, StoreConfig]:
         from zaqar_redis import errors
-        from zaqar_redis.spark import permissions
         from zaqar_redis.spark.options import CLAIM, SINK, STREAM, WRITE, SourceOptions
         from zaqar_redis.spark.stores import StoreConnections, store_config
 
@@ -111,7 +110,7 @@ class ZaqarDataSource(DataSource):
             # A stream creates a writer for each batch: it must not fail sooner than tasks.
             stores.check(wait=use == SINK)
             if use in (SINK, WRITE):
-                permissions.check_writing(stores, options["queue"] or "")
+                stores.check_writing(options["queue"] or "")
             elif use == STREAM and options["consume"] == CLAIM:
-                permissions.check_writing(stores, "")
+                stores.check_writing("")
         return options, config

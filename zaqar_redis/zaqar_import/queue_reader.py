@@ -22,10 +22,10 @@ from zaqar_redis.zaqar_import.source import StockStore
 T = TypeVar("T")
 StockPage = list[tuple[bytes, Values]]
 
+#: Kinds of `layout.FIELDS`.
+MESSAGES, CLAIMS, SUBSCRIPTIONS = "messages", "claims", "subscriptions"
 #: Stands for a claim that was released: only its count is of use.
 _NO_CLAIM = "0" * 32
-
-MESSAGES, CLAIMS, SUBSCRIPTIONS = "messages", "claims", "subscriptions"
 
 
 @dataclass(slots=True)
@@ -57,12 +57,12 @@ class QueueReader:
     async def read(self) -> AsyncIterator[TransferChunk]:
         """Yields all chunks, in the order in which they are to be imported."""
         where = self._project, self._queue.name
-        async for page in self._source.messages(*where):
+        async for page in self._source.records(MESSAGES, *where):
             if chunk := self._messages(page):
                 yield chunk
-        async for page in self._source.claims(*where):
+        async for page in self._source.records(CLAIMS, *where):
             yield TransferChunk(kind=CLAIMS, items=self._claims(page))
-        async for page in self._source.subscriptions(*where):
+        async for page in self._source.records(SUBSCRIPTIONS, *where):
             yield TransferChunk(kind=SUBSCRIPTIONS, items=self._subscriptions(page))
         delivers = any(not each.startswith(SOCKET) for each in self._subscribers)
         yield TransferChunk(kind="queue", items=[self._queue, "", delivers], after=self._rank)

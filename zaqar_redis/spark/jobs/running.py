@@ -8,7 +8,7 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -60,13 +60,11 @@ class JobRefused(Exception):
     """The job cannot be done; the text says why."""
 
 
-@contextlib.contextmanager
-def _embedded_store_running(parsed: argparse.Namespace) -> Iterator[None]:
-    """Runs an embedded store, if --storage names one, as long as the job."""
-    with contextlib.ExitStack() as stack:
-        if parsed.storage and urlsplit(parsed.storage).scheme == "embedded":
-            parsed.storage = stack.enter_context(embedded.running(parsed.storage, make=False))
-        yield
+def _running(storage: str | None) -> contextlib.AbstractContextManager[str | None]:
+    """Runs an embedded store, if this names one, as long as the job."""
+    if storage and urlsplit(storage).scheme == "embedded":
+        return embedded.running(storage, make=False)
+    return contextlib.nullcontext(storage)
 
 
 def run_job(job: SparkJob, parsed: argparse.Namespace) -> JobReport:
@@ -76,7 +74,7 @@ def run_job(job: SparkJob, parsed: argparse.Namespace) -> JobReport:
     """
     job.check(parsed)
     there = SparkSession.getActiveSession() is not None
-    with _embedded_store_running(parsed):
+    with _running(parsed.storage) as parsed.storage:
         began = time.monotonic()
         with session(job.NAME, parsed.master, dict(parsed.conf), parsed.priority) as spark:
             started = None if there else time.monotonic() - began

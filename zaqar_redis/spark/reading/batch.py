@@ -178,7 +178,7 @@ class _BatchPlanner:
                 for low, high in pairwise(bounds)
                 if low < high
             ]
-        return partitions.interleaved(planned, partitions.by_store)
+        return partitions.interleaved(planned, lambda each: each.location.uri)
 
     def _count(self, snapshot: QueueSnapshot, start: int, end: int) -> int:
         client = self._stores.client(snapshot.location.uri)

@@ -55,16 +55,6 @@ def split(start: int, end: int, count: int) -> list[tuple[int, int]]:
     return list(pairwise(bounds))
 
 
-def by_store(partition: RangePartition) -> str:
-    return partition.location.uri
-
-
-def by_queue(partition: RangePartition) -> str:
-    """Groups batches that may be repeated: by then a queue may be in another store, and a
-    sink knows tasks by their number."""
-    return partition.queue
-
-
 def interleaved(
     partitions: Sequence[RangePartition], group: Callable[[RangePartition], str]
 ) -> list[RangePartition]:

@@ -26,7 +26,6 @@ from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocatio
 from zaqar_redis.spark.task_progress import report_progress
 from zaqar_redis.spark.writing import archived, rows
 from zaqar_redis.spark.writing.archived import ArchivedMessage
-from zaqar_redis.spark.writing.sink import DEFAULT_TTL
 from zaqar_redis.storage.redis.bulk.ledger import BatchDigest, ChunkMismatch, RedisLedger
 
 #: Outcomes of a message.
@@ -137,7 +136,7 @@ class _TargetQueue:
             chunk=self._number,
             digest=digest,
             size=max(each.size for each in chunk),
-            default_ttl=DEFAULT_TTL,
+            default_ttl=rows.DEFAULT_TTL,
             encrypted=all(each.encrypted for each in chunk),
         ).run()
 
