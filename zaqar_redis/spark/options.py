@@ -131,7 +131,7 @@ def _text(text: str) -> str:
     return text
 
 
-def _group(text: str) -> str:
+def id_text(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", text):
         raise ValueError("it must be 1 to 64 ASCII letters, digits, underscores, dashes and dots")
     return text
@@ -178,12 +178,12 @@ OPTIONS: tuple[Option, ...] = (
     Option("maxTriggerDelay", (STREAM,), _seconds(0, 86400), "15m"),
     Option("maxWait", (STREAM,), _seconds(0, 10), "500ms"),
     Option("consume", (STREAM,), _choice(BROWSE, CLAIM), BROWSE),
-    Option("group", (STREAM,), _group),
+    Option("group", (STREAM,), id_text),
     Option("claimTtl", (STREAM,), _seconds(60, 43200), "300s"),
     Option("claimGrace", (STREAM,), _seconds(60, 43200), "60s"),
     Option("queue", _WRITES, _text),
     Option("delivery", _WRITES, _choice(LEDGER, STAGED, NONE)),
-    Option("writeId", (WRITE,), _group),
+    Option("writeId", (WRITE,), id_text),
     Option("putSize", _WRITES, _int(1, _CHUNK_MAX), "500"),
     Option("maxMessageSize", _WRITES, _bytes, str(_BODY_MAX)),
     Option("ttl", _WRITES, _int(rules.TTL_MIN, TTL_MAX)),

@@ -251,16 +251,15 @@ class StoreConnections:
         *act* must be idempotent.  Raises StoreUnreachable when the timeout has passed.
         """
 
-        def acted(location: StoreLocation) -> Steps[T]:
-            return act(location)
+        def acted(store: _LocatedStore) -> Steps[T]:
+            return act(store.location)
             yield
-
-        def routed(store: _LocatedStore) -> Verb[T]:
-            return Verb(None, acted(store.location))
 
         project = self.config.project
         try:
-            return self._router.route(project, queue, routed, make=make).run()
+            return self._router.route(
+                project, queue, lambda store: Verb(None, acted(store)), make=make
+            ).run()
         except errors.Unavailable as error:
             why = errors.reason(error.__cause__ or error)
             raise StoreUnreachable(queue=queue, project=project, why=why) from error

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import KW_ONLY, dataclass
 
 from zaqar_redis import errors
 from zaqar_redis.pool_records import TransferChunk
@@ -32,15 +33,15 @@ class ImportResult(Record, frozen=True):
     tally: ImportTally | None = None
 
 
+@dataclass(frozen=True)
 class Importer:
-    def __init__(
-        self, source: StockStore, target: QueueImporter, *, now: int, dry_run: bool
-    ) -> None:
-        """*now* is the source's time in seconds; with *dry_run* nothing is written."""
-        self._source = source
-        self._target = target
-        self._now = now
-        self._dry_run = dry_run
+    source: StockStore
+    target: QueueImporter
+    _: KW_ONLY
+    #: the source's time in seconds
+    now: int
+    #: nothing is written
+    dry_run: bool
 
     async def import_queue(
         self, project: str, member: bytes, on_progress: ImportProgress
@@ -49,16 +50,16 @@ class Importer:
         name = member.decode(errors="replace")
         try:
             name = layout.name_of(project, member)
-            queue = await self._source.queue(project, name)
-            if await self._target.has_copy(project, name, queue.created, dry_run=self._dry_run):
+            queue = await self.source.queue(project, name)
+            if await self.target.has_copy(project, name, queue.created, dry_run=self.dry_run):
                 return ImportResult(project, name, ImportStatus.THERE, _ALREADY_COPIED)
-            reader = QueueReader(self._source, project, queue, self._now)
+            reader = QueueReader(self.source, project, queue, self.now)
             chunks = self._read(reader, on_progress)
-            if self._dry_run:
+            if self.dry_run:
                 async for _ in chunks:
                     pass
                 return ImportResult(project, name, ImportStatus.WANTED, tally=reader.tally)
-            await self._target.copy(project, name, queue.metadata.get("_flavor") or "", chunks)
+            await self.target.copy(project, name, queue.metadata.get("_flavor") or "", chunks)
             return ImportResult(project, name, ImportStatus.COPIED, tally=reader.tally)
         except ImportConflict as why:
             return ImportResult(project, name, ImportStatus.CONFLICT, str(why))

@@ -103,11 +103,19 @@ def _values(column: pa.Array) -> Sequence[Any]:
 def _message(values: tuple[Any, ...], client: bytes) -> ArchivedMessage:
     rank, created, expires, body, ttl, delay, epoch, claims, *rest = values
     who, origin, checksum, encrypted, given = rest
-    for name, value in (("rank", rank), ("created", created), ("expires", expires)):
+    for name, value in zip(REQUIRED, (rank, created, expires, body), strict=True):
         if value is None:
             raise ValueError(f'the column "{name}" is null')
     body = body.encode() if isinstance(body, str) else body
-    _check(body, encrypted, epoch, origin, checksum)
+    # The size is not checked: the body was accepted once, under the limit of that time.
+    if not encrypted:
+        rows.check_json(body)
+    if epoch is not None and not _EPOCH.fullmatch(epoch):
+        raise ValueError(f'the column "epoch" is {epoch!r}; it must be 16 hexadecimal digits')
+    if origin and not rules.is_queue_name(origin):
+        raise ValueError(f'the column "dead_letter_from" has {origin!r}, which is no queue\'s name')
+    if checksum and len(checksum) != _CHECKSUM:
+        raise ValueError(f'the column "checksum" has {len(checksum)} bytes; it must be {_CHECKSUM}')
     new_message = NewMessage(
         body=body,
         checksum=checksum or b"",
@@ -129,24 +137,3 @@ def _message(values: tuple[Any, ...], client: bytes) -> ArchivedMessage:
         size=envelope.body_size(tail),
         encrypted=new_message.encrypted,
     )
-
-
-def _check(
-    body: bytes | None,
-    encrypted: bool | None,
-    epoch: str | None,
-    origin: str | None,
-    checksum: bytes | None,
-) -> None:
-    """Raises ValueError when a value is not valid."""
-    if body is None:
-        raise ValueError('the column "body" is null')
-    # The size is not checked: the body was accepted once, under the limit of that time.
-    if not encrypted:
-        rows.check_json(body)
-    if epoch is not None and not _EPOCH.fullmatch(epoch):
-        raise ValueError(f'the column "epoch" is {epoch!r}; it must be 16 hexadecimal digits')
-    if origin and not rules.is_queue_name(origin):
-        raise ValueError(f'the column "dead_letter_from" has {origin!r}, which is no queue\'s name')
-    if checksum and len(checksum) != _CHECKSUM:
-        raise ValueError(f'the column "checksum" has {len(checksum)} bytes; it must be {_CHECKSUM}')

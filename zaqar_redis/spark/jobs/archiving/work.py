@@ -132,29 +132,21 @@ class BatchStager:
         return Manifest(number, attempt, files, self.source["project"], tuple(ranges))
 
 
+@dataclass
 class ArchiveRun:
-    def __init__(
-        self,
-        settings: ArchiveSettings,
-        project: str,
-        planner: ArchivePlanner,
-        stager: BatchStager,
-        committer: Committer,
-        compactor: Compactor,
-    ) -> None:
-        self._settings = settings
-        self._project = project
-        self._planner = planner
-        self._stager = stager
-        self._committer = committer
-        self._compactor = compactor
-        self.totals = ArchiveTotals()
-        #: the signal that ended it early, and the ranks that it left, by queue
-        self.stopped_by: signal.Signals | None = None
-        self.left: dict[str, int] = {}
-        #: folders with new files, and batches, since the last compaction
-        self._touched: set[str] = set()
-        self._uncompacted = 0
+    settings: ArchiveSettings
+    project: str
+    planner: ArchivePlanner
+    stager: BatchStager
+    committer: Committer
+    compactor: Compactor
+    totals: ArchiveTotals = field(default_factory=ArchiveTotals)
+    #: the signal that ended it early, and the ranks that it left, by queue
+    stopped_by: signal.Signals | None = None
+    left: dict[str, int] = field(default_factory=dict)
+    #: folders with new files, and batches, since the last compaction
+    _touched: set[str] = field(default_factory=set)
+    _uncompacted: int = 0
 
     def run(self, stop: StopRequest) -> None:
         """Archives until there is no more, or until *stop* is set.
@@ -168,42 +160,42 @@ class ArchiveRun:
         while not stop.is_set():
             if waiting:
                 waiting = self._batch(waiting)
-            elif self._settings.follow is None:
+            elif self.settings.follow is None:
                 break
             else:
-                stop.wait(self._settings.follow)
+                stop.wait(self.settings.follow)
                 waiting = self._waiting()
-        if stop.by is not None and self._settings.follow is None:
+        if stop.by is not None and self.settings.follow is None:
             self.stopped_by = stop.by
             self.left = {each.queue: each.end - each.start for each in waiting}
         self._compact()
 
     def _waiting(self) -> list[RankRange]:
-        return self._planner.waiting(self._offsets)
+        return self.planner.waiting(self._offsets)
 
     @property
     def _offsets(self) -> dict[str, QueueOffset]:
-        return self._committer.state.of_project(self._project)
+        return self.committer.state.of_project(self.project)
 
     def _resume(self) -> None:
-        manifest = self._committer.resume()
+        manifest = self.committer.resume()
         if manifest is not None:
             self._note(manifest)
             self.totals.resumed += not manifest.replaced
 
     def _batch(self, waiting: Sequence[RankRange]) -> list[RankRange]:
         """Archives a batch; returns what is waiting behind it."""
-        ranges, rest = self._planner.cut(waiting, self._settings.per_batch)
+        ranges, rest = self.planner.cut(waiting, self.settings.per_batch)
         try:
-            manifest = self._stager.stage(self._committer.state.number + 1, ranges)
+            manifest = self.stager.stage(self.committer.state.number + 1, ranges)
         except PySparkException:
-            if self._planner.same(ranges):
+            if self.planner.same(ranges):
                 raise
             # A queue was deleted while it was read: a loss, or to be skipped.
             return self._waiting()
-        self._committer.commit(manifest)
+        self.committer.commit(manifest)
         self._note(manifest)
-        if self._settings.follow is not None and self._uncompacted >= _COMPACT_EVERY:
+        if self.settings.follow is not None and self._uncompacted >= _COMPACT_EVERY:
             self._compact()
         return rest
 
@@ -213,8 +205,8 @@ class ArchiveRun:
         self._uncompacted += 1
 
     def _compact(self) -> None:
-        if self._settings.compact:
-            for manifest in self._compactor.run(self._touched):
+        if self.settings.compact:
+            for manifest in self.compactor.run(self._touched):
                 self.totals.add(manifest)
         self._touched.clear()
         self._uncompacted = 0
@@ -233,10 +225,10 @@ class ArchiveRun:
                 "files after": totals.compacted["after"],
             },
             "offsets": self._offsets,
-            "losses": list(self._planner.losses),
+            "losses": list(self.planner.losses),
         } | ({"damaged": self.damaged} if self.damaged else {})
 
     @property
     def damaged(self) -> list[str]:
         """Errors of archive files that this run found."""
-        return list(self._compactor.damaged)
+        return list(self.compactor.damaged)
