@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -241,6 +241,12 @@ class SourceOptions:
         except ValueError as error:
             raise errors.BadConfiguration(f'option "{option.name}": {error}') from error
         return value
+
+    def none_of(self, names: Iterable[str], why: str) -> None:
+        """Raises BadConfiguration when one of these is given."""
+        for name in names:
+            if name in self.given:
+                raise errors.BadConfiguration(f'option "{name}" means nothing {why}')
 
     def at_most_one_of(self, *names: str) -> None:
         """Raises BadConfiguration when more than one of these is given."""

@@ -261,9 +261,7 @@ def writer(
         raise errors.BadConfiguration("a queue is restored with mode append")
     if options["queue"] is None:
         raise errors.BadConfiguration('option "queue" must be given with preserve')
-    for name in _UNSUPPORTED_OPTIONS:
-        if name in options.given:
-            raise errors.BadConfiguration(f'option "{name}" means nothing with preserve')
+    options.none_of(_UNSUPPORTED_OPTIONS, "with preserve")
     archived.checked_columns(schema)
     try:
         return RestoreWriter(

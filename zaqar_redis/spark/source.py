@@ -77,15 +77,12 @@ class ZaqarDataSource(DataSource):
         return kind(config, options, columns.projected_columns(schema, options["columns"]))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from zaqar_redis import errors
         from zaqar_redis.spark.options import NONE, WRITE
         from zaqar_redis.spark.writing import sink
 
         options, config = self._opened(WRITE)
-        if "writeId" in options.given and options["delivery"] in (None, NONE):
-            raise errors.BadConfiguration(
-                'option "writeId" means nothing unless the option "delivery" is ledger or staged'
-            )
+        if options["delivery"] in (None, NONE):
+            options.none_of(("writeId",), 'unless the option "delivery" is ledger or staged')
         return sink.batch_writer(config, options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:

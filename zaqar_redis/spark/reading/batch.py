@@ -160,7 +160,7 @@ class _BatchPlanner:
 
     def split(self, ranges: Sequence[tuple[QueueSnapshot, int, int]]) -> list[RangePartition]:
         """Returns partitions with about as many messages each."""
-        counted = [(*each, self._count(*each)) for each in ranges]
+        counted = [(*each, self._selection.count(*each)) for each in ranges]
         total = sum(count for *_, count in counted)
         least = partitions.min_partitions(self._options)
         planned = []
@@ -179,12 +179,6 @@ class _BatchPlanner:
                 if low < high
             ]
         return partitions.interleaved(planned, lambda each: each.location.uri)
-
-    def _count(self, snapshot: QueueSnapshot, start: int, end: int) -> int:
-        client = self._stores.client(snapshot.location.uri)
-        return range_reader.count_range(
-            client, self._stores.config.project, snapshot.queue, start, end
-        )
 
     def _bounds(self, snapshot: QueueSnapshot, start: int, count: int, number: int) -> list[int]:
         """Returns ranks between which there are equally many messages."""

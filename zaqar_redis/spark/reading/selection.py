@@ -20,6 +20,7 @@ from zaqar_redis.spark.positions import (
 )
 from zaqar_redis.spark.reading import data_loss
 from zaqar_redis.spark.stores import StoreConnections, StoreLocation, refused
+from zaqar_redis.storage.redis.bulk import range_reader
 from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
 
 _STARTS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
@@ -122,6 +123,13 @@ class QueueSelection:
         rank, fail = resolve_rank(position, snapshot.watermarks), self._options["failOnDataLoss"]
         return data_loss.starting_rank(
             snapshot.queue, position.epoch, rank, snapshot.watermarks, fail
+        )
+
+    def count(self, snapshot: QueueSnapshot, start: int, end: int) -> int:
+        """Returns how many messages are between these ranks."""
+        client = self._stores.client(snapshot.location.uri)
+        return range_reader.count_range(
+            client, self._stores.config.project, snapshot.queue, start, end
         )
 
     def seek(self, snapshot: QueueSnapshot, created: int) -> int:

@@ -53,8 +53,9 @@ class ArchivePlanner:
             return None
         watermarks = snapshot.watermarks
         start = watermarks.first if reached is None else self._start(snapshot, reached)
-        count = self._count(snapshot, start) if start < watermarks.next_rank else 0
-        return RankRange(queue, watermarks.epoch, start, watermarks.next_rank, count)
+        end = watermarks.next_rank
+        count = self._selection.count(snapshot, start, end) if start < end else 0
+        return RankRange(queue, watermarks.epoch, start, end, count)
 
     def _start(self, snapshot: QueueSnapshot, reached: QueueOffset) -> int:
         epoch, offset = reached["epoch"], reached["offset"]
@@ -76,16 +77,6 @@ class ArchivePlanner:
                 f"{error.what}; --go-on-after-loss archives what is there now"
             ) from error
         self.losses[error.what] = None
-
-    def _count(self, snapshot: QueueSnapshot, start: int) -> int:
-        client = self._stores.client(snapshot.location.uri)
-        return range_reader.count_range(
-            client,
-            self._stores.config.project,
-            snapshot.queue,
-            start,
-            snapshot.watermarks.next_rank,
-        )
 
     def same(self, ranges: Sequence[RankRange]) -> bool:
         """Returns whether the queues still have the epochs that were planned."""
