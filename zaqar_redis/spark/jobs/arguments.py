@@ -27,7 +27,7 @@ CHUNK_MESSAGES = 200
 SELECTING = frozenset({"subscribe", "subscribepattern"})
 
 #: Raises ValueError, which says what is wrong with a value.
-ValueCheck = Callable[[Any], None]
+ValueCheck = Callable[[Any], object]
 
 
 def argument(
