@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check(parsed: argparse.Namespace) -> None:
-    settings.check(_settings(parsed))
+    tables.check(parsed.format or tables.PARQUET)
 
 
 def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
@@ -104,7 +104,7 @@ def archive(
     """
     archive_settings = archive_settings or ArchiveSettings()
     began = time.monotonic()
-    settings.check(archive_settings)
+    tables.check(archive_settings.format or tables.PARQUET)
     options = SourceOptions(BATCH, source)
     files = HadoopFolder(spark, target)
     with (

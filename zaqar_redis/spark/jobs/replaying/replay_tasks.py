@@ -141,21 +141,13 @@ class _TargetQueue:
         ).run()
 
 
-@dataclass(frozen=True)
-class RestoreTask:
-    """Restores the rows of a task; serialized to tasks."""
+def restore(plan: RestorePlan, batches: Iterator[pa.RecordBatch]) -> RestoreCommitMessage:
+    """Restores the rows of a task.  Raises rows.BadRow, StoreUnavailable."""
 
-    restore: RestorePlan
+    def counted() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch
+            advance(batch.num_rows)
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> RestoreCommitMessage:
-        """Raises rows.BadRow, StoreUnavailable."""
-        with report_progress() as advance:
-            return queue_restore.write(self.restore, _with_progress(batches, advance))
-
-
-def _with_progress(
-    batches: Iterator[pa.RecordBatch], advance: Callable[[int], None]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield batch
-        advance(batch.num_rows)
+    with report_progress() as advance:
+        return queue_restore.write(plan, counted())
