@@ -35,11 +35,7 @@ from zaqar_redis.spark.jobs.archiving import damage, reading
 from zaqar_redis.spark.jobs.progress import progress_bar
 from zaqar_redis.spark.jobs.replaying import plan, replay_tasks, settings
 from zaqar_redis.spark.jobs.replaying.plan import ReplayPlan
-from zaqar_redis.spark.jobs.replaying.replay_tasks import (
-    ALREADY_THERE,
-    WRITTEN,
-    ReplayTask,
-)
+from zaqar_redis.spark.jobs.replaying.replay_tasks import ALREADY_THERE, WRITTEN, ReplayTask
 from zaqar_redis.spark.jobs.replaying.settings import ReplaySettings
 from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.jobs.tasks import OutcomeCounts

@@ -32,9 +32,6 @@ class RangePartition(InputPartition):
     #: of the queue when this was planned
     location: StoreLocation
 
-    def __post_init__(self) -> None:
-        super().__init__(None)
-
 
 def min_partitions(options: SourceOptions) -> int:
     """Returns how many tasks there should be at least."""

@@ -9,16 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import BinaryType, BooleanType, DataType, StructType, TimestampType
 
 from zaqar_redis import rules
 from zaqar_redis.keyspace import envelope
@@ -27,22 +18,22 @@ from zaqar_redis.spark import attributes
 from zaqar_redis.spark.writing import rows
 from zaqar_redis.spark.writing.rows import BadRow
 
-_NUMBER, _TIME, _TEXT = (IntegerType(), LongType()), (TimestampType(),), (StringType(),)
+_TIME = (TimestampType(),)
 #: Columns that make up a message, and their types; see columns.py.
 COLUMNS: dict[str, tuple[DataType, ...]] = {
-    "rank": _NUMBER,
+    "rank": rows.NUMBER,
     "created": _TIME,
     "expires": _TIME,
-    "body": (BinaryType(), StringType()),
-    "ttl": _NUMBER,
-    "delay": _NUMBER,
-    "epoch": _TEXT,
-    "claim_count": _NUMBER,
-    "client_id": _TEXT,
-    "dead_letter_from": _TEXT,
+    "body": rows.COLUMNS["body"],
+    "ttl": rows.NUMBER,
+    "delay": rows.NUMBER,
+    "epoch": rows.TEXT,
+    "claim_count": rows.NUMBER,
+    "client_id": rows.TEXT,
+    "dead_letter_from": rows.TEXT,
     "checksum": (BinaryType(),),
     "encrypted": (BooleanType(),),
-    "attributes": (attributes.SPARK_STRINGS, attributes.SPARK),
+    "attributes": rows.COLUMNS["attributes"],
 }
 REQUIRED = ("rank", "created", "expires", "body")
 

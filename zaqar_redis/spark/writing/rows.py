@@ -9,14 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructType,
-)
+from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructType
 
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace import envelope
@@ -34,13 +27,13 @@ _LIMITS = rules.Limits()
 #: TTL in seconds when neither row, option nor queue give one: as in the service.
 DEFAULT_TTL = _LIMITS.default_message_ttl
 
-_NUMBER, _TEXT = (IntegerType(), LongType()), (StringType(),)
+NUMBER, TEXT = (IntegerType(), LongType()), (StringType(),)
 #: Columns that may be written, and their types.
 COLUMNS: dict[str, tuple[DataType, ...]] = {
     "body": (BinaryType(), StringType()),
-    "queue": _TEXT,
-    "ttl": _NUMBER,
-    "delay": _NUMBER,
+    "queue": TEXT,
+    "ttl": NUMBER,
+    "delay": NUMBER,
     "attributes": (attributes.SPARK_STRINGS, attributes.SPARK),
 }
 
