@@ -90,7 +90,7 @@ class ZaqarDataSource(DataSource):
         from zaqar_redis.spark.writing import sink
 
         options, config = self._opened(SINK)
-        return sink.stream_writer(config, options, schema, overwrite)
+        return sink.StreamWriter(sink.write_plan(config, options, schema, overwrite))
 
     def _opened(self, use: str) -> tuple[SourceOptions, StoreConfig]:
         from zaqar_redis import errors

@@ -3,23 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
 from dataclasses import KW_ONLY, dataclass
 
 from zaqar_redis import errors
-from zaqar_redis.pool_records import TransferChunk
 from zaqar_redis.records import Record
 from zaqar_redis.storage.pools.import_targets import ImportConflict, ImportStatus, QueueImporter
 from zaqar_redis.zaqar_import import layout
 from zaqar_redis.zaqar_import.layout import InvalidStockData
-from zaqar_redis.zaqar_import.queue_reader import MESSAGES, ImportTally, QueueReader
+from zaqar_redis.zaqar_import.queue_reader import ImportProgress, ImportTally, QueueReader
 from zaqar_redis.zaqar_import.source import StockStore
 
 #: The reason beside ImportStatus.THERE.
 _ALREADY_COPIED = "copied before; what changed in stock Zaqar since then is not copied"
-
-#: Called with how many more messages were read.
-ImportProgress = Callable[[int], object]
 
 
 class ImportResult(Record, frozen=True):
@@ -53,13 +48,13 @@ class Importer:
             queue = await self.source.queue(project, name)
             if await self.target.has_copy(project, name, queue.created, dry_run=self.dry_run):
                 return ImportResult(project, name, ImportStatus.THERE, _ALREADY_COPIED)
-            reader = QueueReader(self.source, project, queue, self.now)
-            chunks = self._read(reader, on_progress)
+            reader = QueueReader(self.source, project, queue, self.now, on_progress)
             if self.dry_run:
-                async for _ in chunks:
+                async for _ in reader.read():
                     pass
                 return ImportResult(project, name, ImportStatus.WANTED, tally=reader.tally)
-            await self.target.copy(project, name, queue.metadata.get("_flavor") or "", chunks)
+            flavor = queue.metadata.get("_flavor") or ""
+            await self.target.copy(project, name, flavor, reader.read())
             return ImportResult(project, name, ImportStatus.COPIED, tally=reader.tally)
         except ImportConflict as why:
             return ImportResult(project, name, ImportStatus.CONFLICT, str(why))
@@ -67,12 +62,3 @@ class Importer:
             return ImportResult(project, name, ImportStatus.FAILED, problem.text)
         except InvalidStockData as why:
             return ImportResult(project, name, ImportStatus.FAILED, f"it cannot be read: {why}")
-
-    async def _read(
-        self, reader: QueueReader, on_progress: ImportProgress
-    ) -> AsyncIterator[TransferChunk]:
-        before = 0
-        async for chunk in reader.read():
-            yield chunk
-            on_progress(reader.tally.copied[MESSAGES] - before)
-            before = reader.tally.copied[MESSAGES]

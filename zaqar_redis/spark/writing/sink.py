@@ -288,9 +288,3 @@ def batch_writer(
         return queue_restore.writer(config, options, schema, overwrite)
     plan = write_plan(config, options, schema, overwrite)
     return BatchWriter(plan, options["writeId"] or uuid.uuid4().hex)
-
-
-def stream_writer(
-    config: StoreConfig, options: SourceOptions, schema: StructType, overwrite: bool
-) -> DataSourceStreamArrowWriter:
-    return StreamWriter(write_plan(config, options, schema, overwrite))
