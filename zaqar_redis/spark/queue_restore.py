@@ -183,7 +183,9 @@ def finish(
                 "of several epochs, or twice in their source?"
             )
         restore = plan.opened(stores)
-        epoch = _epoch(total)
+        # Ids are those that the messages had, if all are of one epoch.
+        epoch = next(iter(total.epochs)) if len(total.epochs) == 1 else None
+        epoch = epoch or identity.new_epoch()
         if name:
             items = ledger.ledger_entry(name, epoch, total.rows, plan.now)
             restore.add(TransferChunk(kind="ledger", items=items)).run()
@@ -192,15 +194,6 @@ def finish(
         restore.add(TransferChunk(kind="queue", items=[record, epoch], after=total.highest)).run()
         restore.commit().run()
     return total
-
-
-def _epoch(total: RestoreCommitMessage) -> str:
-    """Returns the epoch of all rows, if they have just one; else a new one."""
-    if len(total.epochs) == 1:
-        (epoch,) = total.epochs
-        if epoch is not None:
-            return epoch
-    return identity.new_epoch()
 
 
 def abort_restore(plan: RestorePlan) -> None:

@@ -42,11 +42,8 @@ def report_progress() -> Iterator[Callable[[int], None]]:
     if address is None:
         yield lambda messages: None
         return
-    counter = _ProgressSender(address)
-    try:
-        yield counter.advance
-    finally:
-        counter.close()
+    with contextlib.closing(_ProgressSender(address)) as sender:
+        yield sender.advance
 
 
 class _ProgressSender:

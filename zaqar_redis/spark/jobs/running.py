@@ -8,7 +8,7 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -43,16 +43,13 @@ class SparkJob(Protocol):
     NAME: str
     __doc__: str | None
 
-    @property
-    def add_arguments(self) -> Callable[[argparse.ArgumentParser], None]:
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Adds the arguments of this job to those of all jobs."""
 
-    @property
-    def check(self) -> Callable[[argparse.Namespace], None]:
+    def check(self, parsed: argparse.Namespace) -> None:
         """Checks arguments before Spark is started.  Raises BadConfiguration."""
 
-    @property
-    def run(self) -> Callable[[SparkSession, argparse.Namespace], JobReport]:
+    def run(self, spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
         """Runs the job.  Raises BadConfiguration when arguments are not valid, JobRefused."""
 
 
