@@ -72,7 +72,7 @@ def audit(
     began = time.monotonic()
     if listing is not None:
         audit_findings.check_list(listing)
-    archive = reading.opened(spark, target)
+    archive = reading.ArchiveReader(spark, target)
     if not any(name.lower() in arguments.SELECTING for name in source):
         source = {**source, "subscribePattern": ".*"}
     options = SourceOptions(BATCH, source)

@@ -85,7 +85,7 @@ def replay(
     settings.check(replay_settings)
     config = tasks.store_config(store)
     with progress_bar(spark, "checking files", replay_settings.quiet, counted=False):
-        archived = reading.opened(spark, archive)
+        archived = reading.ArchiveReader(spark, archive)
         archived.offsets(config.project, replay_settings.queues)
         messages = archived.messages(
             config.project,

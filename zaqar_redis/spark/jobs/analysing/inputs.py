@@ -71,7 +71,7 @@ def archive_input(spark: SparkSession, target: str, source: Mapping[str, str]) -
     """
     # They are checked like those of a live read, but there is no store.
     options = SourceOptions(BATCH, source)
-    archive = reading.opened(spark, target)
+    archive = reading.ArchiveReader(spark, target)
     names = sorted(archive.selected(options))
     _check_number(names)
     frame = archive.messages(options["project"], names)
