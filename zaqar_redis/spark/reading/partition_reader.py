@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from zaqar_redis import errors
-from zaqar_redis.spark.columns import CLAIM_COLUMNS
 from zaqar_redis.spark.reading import data_loss, decode
 from zaqar_redis.spark.reading.decode import MessageSource
 from zaqar_redis.spark.reading.partitions import RangePartition
@@ -29,6 +28,7 @@ LOG = logging.getLogger(__name__)
 
 #: Failures of a store in a row, though it answers the look-ups between: another fault.
 _MAX_FAILURES = 10
+_CLAIM_COLUMNS = frozenset({"claim_id", "claim_expires", "claim_count"})
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ReadSpec:
     @property
     def content(self) -> RangeFields:
         return RangeFields(
-            holds=not self.include_claimed or not CLAIM_COLUMNS.isdisjoint(self.columns),
+            holds=not self.include_claimed or not _CLAIM_COLUMNS.isdisjoint(self.columns),
             delays=not self.include_delayed,
         )
 
