@@ -12,7 +12,7 @@ import pytest
 from tests.support import servers
 from tests.support.spark_reads import SimulatedQuery, SparkTestStore, values
 from tests.support.tiers import in_gate
-from zaqar_redis.spark.reading import idle_poll
+from zaqar_redis.spark.reading import stream_planner
 
 #: Seconds to observe an idle stream: longer than its own poll interval.
 _LOOKING = 6.5
@@ -72,8 +72,8 @@ def test_post_wakes_an_idle_stream(
     assert values(query.trigger() or []) == [1]
     query.plan()  # subscribes to notifications
     # Now only a notification ends the wait, or the test's timeout.
-    monkeypatch.setattr(idle_poll, "_MAX_POLL_INTERVAL_SECONDS", 3000.0)
-    monkeypatch.setattr(idle_poll.IdlePoll, "deadline", lambda _: time.monotonic() + 3000)
+    monkeypatch.setattr(stream_planner, "_MAX_POLL_INTERVAL_SECONDS", 3000.0)
+    monkeypatch.setattr(stream_planner.IdlePoll, "deadline", lambda _: time.monotonic() + 3000)
     poster = threading.Timer(0.3, own_store.post, args=["news"])
     poster.start()
     assert values(query.trigger() or []) == ["news"]
@@ -108,14 +108,14 @@ def test_idle_stream_returns_within_the_trigger_interval(
     own_store: SparkTestStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_store.post(1)
-    end, asked = idle_poll.IdlePoll.deadline, []
+    end, asked = stream_planner.IdlePoll.deadline, []
 
-    def looked_at(self: idle_poll.IdlePoll) -> float:
+    def looked_at(self: stream_planner.IdlePoll) -> float:
         before, found = time.monotonic(), end(self)
         asked.append(before + 0.3 <= found <= time.monotonic() + 0.3)
         return found
 
-    monkeypatch.setattr(idle_poll.IdlePoll, "deadline", looked_at)
+    monkeypatch.setattr(stream_planner.IdlePoll, "deadline", looked_at)
     query = SimulatedQuery(own_store.source(subscribe="q", maxWait="300ms"))
     query.trigger()
     query.trigger()

@@ -16,6 +16,28 @@ from zaqar_redis.sizing.plan import FORK_FACTOR, ClusterLoad, plan, rows
 #: 1000 messages a second without a peak, on cores that are used by half.
 _LOAD = ClusterLoad(messages=1000, peak=1, claims=0)
 
+#: Rows of the document.
+_ACTS = {
+    "post of 1": costs.POST_1,
+    "post of 100": costs.POST_100,
+    "claim of 1, and deletion": costs.CLAIM_1,
+    "claim of 10, and deletion": costs.CLAIM_10,
+    "long poll that waits, each second": costs.WAITING,
+    "publication, kept": costs.PUBLICATION,
+    "publication that a worker receives": costs.RECEIPT,
+    "delivery to a socket": costs.DELIVERY,
+    "ping of a socket": costs.PING,
+}
+_SIZES = {
+    "a message, beside its body": costs.MESSAGE,
+    "more while it is claimed": costs.CLAIMED,
+    "a queue with a message, beside this": costs.QUEUE,
+    "the route of a queue, with pools": costs.ROUTE,
+    "a long poll that waits, of the worker": costs.POLL,
+    "a WebSocket with one subscription": costs.SOCKET,
+    "a worker without connections": costs.WORKER,
+}
+
 
 def _with(**changed: Any) -> ClusterLoad:
     return structs.replace(_LOAD, **changed)
@@ -52,10 +74,10 @@ def test_peak_counts_for_cpu_and_network_and_not_for_memory() -> None:
 
 def test_memory_counts_messages_as_long_as_they_stay_and_queues() -> None:
     found = plan(_with(retention=100, size=500, queues=7))
-    message = 500 + costs.MESSAGE.value
-    assert found.data_bytes == pytest.approx(1000 * 100 * message + 7 * costs.QUEUE.value)
+    message = 500 + costs.MESSAGE
+    assert found.data_bytes == pytest.approx(1000 * 100 * message + 7 * costs.QUEUE)
     claimed = plan(_with(retention=100, size=500, queues=7, claims=1))
-    assert claimed.data_bytes - found.data_bytes == pytest.approx(1e5 * costs.CLAIMED.value)
+    assert claimed.data_bytes - found.data_bytes == pytest.approx(1e5 * costs.CLAIMED)
 
 
 def test_primaries_are_those_of_cpu_or_of_memory_whichever_are_more() -> None:
@@ -92,8 +114,8 @@ def test_sockets_cost_pings_and_memory() -> None:
     found = plan(ClusterLoad(sockets=1_000_000))
     pings = 1_000_000 / costs.PING_INTERVAL * costs.PING.worker / 1e6
     assert found.worker_cores == pytest.approx(pings)
-    base = found.workers * costs.WORKER.value
-    assert found.worker_bytes - base == pytest.approx(1_000_000 * costs.SOCKET.value)
+    base = found.workers * costs.WORKER
+    assert found.worker_bytes - base == pytest.approx(1_000_000 * costs.SOCKET)
     assert (found.workers, found.sockets_per_worker) == (100, 10_000)
     assert plan(ClusterLoad(sockets=1_000_000, worker_sockets=40_000)).workers == 25
 
@@ -118,7 +140,7 @@ def test_replication_copies_what_is_written_to_each_replica() -> None:
 def test_catalogue_is_needed_with_pools_only() -> None:
     assert plan(_with(queues=1000)).catalogue_bytes == 0
     many = plan(_with(queues=1000, messages=200_000))
-    assert many.catalogue_bytes == pytest.approx(1000 * costs.ROUTE.value)
+    assert many.catalogue_bytes == pytest.approx(1000 * costs.ROUTE)
 
 
 def test_fewer_queues_than_primaries_and_no_replicas_are_warned_of() -> None:
@@ -162,9 +184,8 @@ def test_every_row_says_what_it_follows_from() -> None:
 
 def test_document_has_the_figures_of_the_code() -> None:
     text = (ROOT / "doc/scale.md").read_text()
-    for act in costs.ACTS:
-        redis = f"{act.redis:g}" if act.redis else ""
-        assert f"| {act.name} | {act.worker:g} | {redis} | `{act.command}` |" in text
-    for each in costs.FOOTPRINTS:
-        value = f"{each.value:,.0f}".replace(",", " ")
-        assert f"| {each.name} | {value} {each.unit} | `{each.command}` |" in text
+    for act, cost in _ACTS.items():
+        redis = f"{cost.redis:g}" if cost.redis else ""
+        assert f"| {act} | {cost.worker:g} | {redis} | `benchmarks." in text
+    for what, size in _SIZES.items():
+        assert f"| {what} | {f'{size:,}'.replace(',', ' ')} bytes | `benchmarks." in text

@@ -14,7 +14,8 @@ from oslo_config import cfg
 from oslo_policy import opts as policy_options
 
 from zaqar_redis import errors
-from zaqar_redis.conf import channels, environment, files, keystone, logs
+from zaqar_redis.auth import keystone
+from zaqar_redis.conf import channels, environment, files, logs
 from zaqar_redis.conf.groups import GROUPS
 from zaqar_redis.conf.options import derive, fields, fill
 
@@ -61,9 +62,9 @@ def read(arguments: list[str], config_files: list[str] | None) -> cfg.ConfigOpts
             prog="zaqar_redis",
             default_config_files=config_files,
         )
-        channels.register_namespaces(conf)
         conf.register_opts(logs.options(conf))
-        keystone.register(conf)
+        for group, each in (channels.namespace_options(conf) | _of_keystone(conf)).items():
+            conf.register_opts(each, group=group)
     except (cfg.Error, ValueError, OSError) as error:
         raise errors.BadConfiguration(str(error)) from error
     return conf
@@ -73,7 +74,15 @@ def groups(conf: cfg.ConfigOpts) -> files.Groups:
     """Returns all options by group, with those of the channels' namespaces and of libraries."""
     common = {group or environment.DEFAULT: options for group, options in list_opts()}
     common[environment.DEFAULT] = [*common[environment.DEFAULT], *logs.options(conf)]
-    return common | channels.namespace_options(conf) | keystone.token_options(conf)
+    return common | channels.namespace_options(conf) | _of_keystone(conf)
+
+
+def _of_keystone(conf: cfg.ConfigOpts) -> dict[str, list[cfg.Opt]]:
+    """Returns keystonemiddleware's options by group, if the strategy that uses them is on.
+
+    Raises BadConfiguration.
+    """
+    return keystone.options(conf) if "keystone" in conf.auth.strategy else {}
 
 
 def problems(conf: cfg.ConfigOpts) -> list[str]:

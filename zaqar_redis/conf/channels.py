@@ -28,11 +28,6 @@ def namespace_options(conf: cfg.ConfigOpts) -> dict[str, Sequence[cfg.Opt]]:
     return {_group(name): options.derive(kind) for name, kind in _option_types(conf).items()}
 
 
-def register_namespaces(conf: cfg.ConfigOpts) -> None:
-    for group, each in namespace_options(conf).items():
-        conf.register_opts(each, group=group)
-
-
 def namespaces(conf: cfg.ConfigOpts) -> Namespaces:
     by_group = _values(conf)
     return Namespaces(

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from zaqar_redis.metrics.values import (
     Counter,
     DurationHistogram,
@@ -272,12 +270,12 @@ QUEUES_READ = Gauge(
 )
 
 
-def _defined(found: Iterable[object]) -> dict[str, Metric]:
-    return {metric.name: metric for metric in found if isinstance(metric, Metric)}
-
-
 #: All of them, by name.
-METRICS = _defined([*globals().values(), *QUEUE_COUNTERS.values()])
+METRICS: dict[str, Metric] = {
+    each.name: each
+    for each in (*globals().values(), *QUEUE_COUNTERS.values())
+    if isinstance(each, Metric)
+}
 
 
 def reset() -> None:

@@ -55,11 +55,10 @@ class Metric(abc.ABC):
         return [sum(numbers) for numbers in zip(*rows, strict=True)]
 
 
-class CountsByStatus(dict[int, int]):
-    """How many answers there were with each status; callers add to them, which costs no call."""
-
-    def __missing__(self, status: int) -> int:
-        return 0
+#: How many answers there were with each status; callers add to them, which costs no call.
+CountsByStatus = collections.defaultdict[int, int]
+#: Nanoseconds that answers took, by status.
+DurationsByStatus = collections.defaultdict[int, list[int]]
 
 
 class Counter(Metric):
@@ -89,7 +88,7 @@ class Counter(Metric):
 
     def by_status(self, *labels: str) -> CountsByStatus:
         """Returns the counts of rows with these first labels; the last one is the status."""
-        return self._by_status.setdefault(labels, CountsByStatus())
+        return self._by_status.setdefault(labels, CountsByStatus(int))
 
     def add(self, *labels: str, by: int = 1) -> None:
         self._by_labels[labels] = self._by_labels.get(labels, 0) + by
@@ -192,14 +191,6 @@ class Histogram(Metric):
         yield from self._by_labels.items()
 
 
-class DurationsByStatus(dict[int, list[int]]):
-    """Nanoseconds that answers took, by status."""
-
-    def __missing__(self, status: int) -> list[int]:
-        added = self[status] = []
-        return added
-
-
 class DurationHistogram(Histogram):
     """Durations in seconds, given in nanoseconds, and sorted into buckets many at a time.
 
@@ -218,7 +209,7 @@ class DurationHistogram(Histogram):
 
     def by_status(self, *labels: str) -> DurationsByStatus:
         """Returns the durations of rows with these first labels; the last one is the status."""
-        return self._by_status.setdefault(labels, DurationsByStatus())
+        return self._by_status.setdefault(labels, DurationsByStatus(list))
 
     def add(self, nanoseconds: int, *labels: str) -> None:
         row = self._row(labels)

@@ -168,14 +168,14 @@ def plan(load: ClusterLoad) -> ClusterPlan:
     ) / 1e6
     workers = _workers(load, worker, publications)
     worker += publications * min(workers, load.fan_out) * costs.RECEIPT.worker / 1e6
-    message = load.size + costs.MESSAGE.value + (costs.CLAIMED.value if load.claims else 0)
-    data = load.messages * load.retention * message + load.queues * costs.QUEUE.value
+    message = load.size + costs.MESSAGE + (costs.CLAIMED if load.claims else 0)
+    data = load.messages * load.retention * message + load.queues * costs.QUEUE
     by_cpu = max(1, math.ceil(redis / load.utilisation))
     by_memory = max(1, math.ceil(data / (load.maxmemory * 1e9 * DATA_SHARE)))
     primaries = max(by_cpu, by_memory)
     maxmemory = max(_MAXMEMORY_MIN, math.ceil(data / primaries / 1e9 / DATA_SHARE))
-    worker_bytes = workers * costs.WORKER.value + load.sockets * costs.SOCKET.value
-    worker_bytes += load.long_polls * costs.POLL.value
+    worker_bytes = workers * costs.WORKER + load.sockets * costs.SOCKET
+    worker_bytes += load.long_polls * costs.POLL
     redis_bytes = primaries * (1 + load.replicas) * maxmemory * FORK_FACTOR * 1e9
     requests = rate * (1 + load.claims * 2) / load.batch
     content = rate * (load.size + costs.ENVELOPE_BYTES) * (1 + load.claims)
@@ -190,7 +190,7 @@ def plan(load: ClusterLoad) -> ClusterPlan:
         data_bytes=data,
         primary_bytes=data / primaries,
         maxmemory=maxmemory,
-        catalogue_bytes=load.queues * costs.ROUTE.value if primaries > 1 else 0,
+        catalogue_bytes=load.queues * costs.ROUTE if primaries > 1 else 0,
         worker_bytes=worker_bytes,
         nodes=_nodes(load, worker, primaries, worker_bytes + redis_bytes) + 1,
         client_network=requests * costs.HTTP_BYTES + content + published * (1 + load.fan_out),
@@ -220,7 +220,7 @@ def _shared(one: ActCost, many: ActCost, count: int, batch: int) -> ActCost:
         more = (of_many - of_one) / (count - 1)
         return (of_one + more * (batch - 1)) / batch
 
-    return ActCost(one.name, each(one.worker, many.worker), each(one.redis, many.redis), "")
+    return ActCost(each(one.worker, many.worker), each(one.redis, many.redis))
 
 
 def _workers(load: ClusterLoad, cores: float, publications: float) -> int:

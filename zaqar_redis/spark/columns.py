@@ -31,63 +31,38 @@ class MessageColumn:
     name: str
     spark: DataType
     arrow: pa.DataType
-    #: for the reference in doc/spark.md
-    about: str
     #: False: only when asked for
     default: bool = True
 
 
-def _text(name: str, about: str) -> MessageColumn:
-    return MessageColumn(name, StringType(), pa.string(), about)
+_TEXT, _BINARY = (StringType(), pa.string()), (BinaryType(), pa.binary())
+_TIME, _NUMBER = (TimestampType(), TIMESTAMP), (IntegerType(), pa.int32())
 
-
-def _binary(name: str, about: str, *, default: bool = True) -> MessageColumn:
-    return MessageColumn(name, BinaryType(), pa.binary(), about, default)
-
-
-def _time(name: str, about: str) -> MessageColumn:
-    return MessageColumn(name, TimestampType(), TIMESTAMP, about)
-
-
-def _number(name: str, about: str) -> MessageColumn:
-    return MessageColumn(name, IntegerType(), pa.int32(), about)
-
-
+#: All columns, in the order of their reference, the table in doc/spark.md.
 COLUMNS = (
-    _text("project", "project of the queue"),
-    _text("queue", "name of the queue; `topic:news` for the topic `news`"),
-    _text("kind", 'the source: "queue" or "topic"'),
-    _text("pool", "pool that the queue was read from"),
-    _text("id", "id of the message, as the API gives it"),
-    MessageColumn(
-        "rank", LongType(), pa.int64(), "position in the queue; grows by one with each message"
-    ),
-    _text(
-        "epoch",
-        "incarnation of the queue: changes when it is deleted and created again",
-    ),
-    _binary("body", "body as it is stored: JSON text, or the encrypted bytes"),
-    _time("created", "when it was posted"),
-    _time("expires", "when it expires"),
-    _number("ttl", "seconds that it lives; 2147483647 also means more"),
-    _number("delay", "seconds before it can be claimed; 2147483647 also means more"),
-    _text("client_id", "client that posted it: a UUID, or the digest of any other client id"),
-    _text("claim_id", "claim that holds it now, 32 hexadecimal digits; null: not claimed"),
-    _time("claim_expires", "when that claim ends; null: not claimed"),
-    _number("claim_count", "how often it was claimed"),
-    _text("dead_letter_from", "queue that it came from as a dead letter; null: no dead letter"),
-    MessageColumn("encrypted", BooleanType(), pa.bool_(), "whether the body is encrypted"),
+    MessageColumn("project", *_TEXT),
+    MessageColumn("queue", *_TEXT),
+    MessageColumn("kind", *_TEXT),
+    MessageColumn("pool", *_TEXT),
+    MessageColumn("id", *_TEXT),
+    MessageColumn("rank", LongType(), pa.int64()),
+    MessageColumn("epoch", *_TEXT),
+    MessageColumn("body", *_BINARY),
+    MessageColumn("created", *_TIME),
+    MessageColumn("expires", *_TIME),
+    MessageColumn("ttl", *_NUMBER),
+    MessageColumn("delay", *_NUMBER),
+    MessageColumn("client_id", *_TEXT),
+    MessageColumn("claim_id", *_TEXT),
+    MessageColumn("claim_expires", *_TIME),
+    MessageColumn("claim_count", *_NUMBER),
+    MessageColumn("dead_letter_from", *_TEXT),
+    MessageColumn("encrypted", BooleanType(), pa.bool_()),
     # Not by default: Spark can neither compare maps nor write them to CSV, and queries that
     # take all columns do so today.
-    MessageColumn(
-        "attributes",
-        attributes.SPARK,
-        attributes.ARROW,
-        "attributes by name, each a string, a number as JSON text, or bytes; null: no attributes",
-        default=False,
-    ),
-    _binary("checksum", "MD5 of the body, 16 bytes; null: no checksum", default=False),
-    _binary("record", "the message as it is stored, see keyspace/envelope.py", default=False),
+    MessageColumn("attributes", attributes.SPARK, attributes.ARROW, default=False),
+    MessageColumn("checksum", *_BINARY, default=False),
+    MessageColumn("record", *_BINARY, default=False),
 )
 BY_NAME = {column.name: column for column in COLUMNS}
 

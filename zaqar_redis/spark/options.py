@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,7 @@ class Option:
     #: parses the text; raises ValueError, which says what it must be
     read: Callable[[str], Any]
     #: text that is parsed when the option is not given; None: no default
-    default: str | None
-    #: for the reference in doc/spark.md
-    about: str
+    default: str | None = None
 
 
 def _int(least: int, most: int | None = None) -> Callable[[str], int]:
@@ -133,7 +131,7 @@ def _text(text: str) -> str:
     return text
 
 
-def _group(text: str) -> str:
+def id_text(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", text):
         raise ValueError("it must be 1 to 64 ASCII letters, digits, underscores, dashes and dots")
     return text
@@ -149,94 +147,49 @@ def _project(text: str) -> str:
     return text
 
 
-#: All options, in the order of the reference.
+#: All options, in the order of their reference, the table in doc/spark.md.
 OPTIONS: tuple[Option, ...] = (
-    Option("uri", _ALL, _text, None, f"the store: `redis://`, `rediss://`, `unix://`, "
-           f"`redis+sentinel://host,host/name`, `redis+cluster://host,host`, or `embedded://` "
-           f"of a running service. By default the environment variable `{ENVIRONMENT}`; keep "
-           f"passwords out of options, which query plans show"),
-    Option("uriFile", _ALL, _text, None, "a file that contains the URI, read on the driver "
-           "only"),
-    Option("controlUri", _ALL, _text, None, "the control store, which knows pools; by default "
-           "`uri`"),
-    Option("project", _ALL, _project, "default", "the project of the queues"),
-    Option("kind", _ALL, _choice(QUEUE, TOPIC), QUEUE, "what you read or write, and what other "
-           "options name: queues, or topics (their history; not with `claim`). The topic "
-           "`news` is `topic:news` in columns and checkpoints"),
-    Option("timeout", _ALL, _seconds(0.1, 600), "10s", "for an answer of Redis, and for a "
-           "connection; an unreachable store is retried for three times as long, then the task "
-           "fails"),
-    Option("subscribe", READS, _queues, None, "queues, separated by commas"),
-    Option("subscribePattern", READS, _pattern, None, "a regular expression that the whole name "
-           "of a queue must match; a stream looks for new ones every 10 s"),
-    Option("columns", READS, _text, None, "read only these columns, separated by commas; the "
-           "same as `.schema(…)` with their types"),
-    Option("startingOffsets", READS, positions.read, None, "`earliest` (default of a batch), "
-           "`latest` (default of a stream; an error in a batch), or JSON `{queue: {\"epoch\", "
-           "\"offset\"}}` or `{queue: offset}`, by rank, also as in a checkpoint (-2 is the "
-           "earliest, -1 the latest); other queues begin at the default; the checkpoint of a "
-           "stream takes precedence; not with `claim`, which takes everything"),
-    Option("startingTimestamp", READS, _int(0), None, "instead: start at the first message "
-           "created at this time or later, in ms since 1970"),
-    Option("startingOffsetsByTimestamp", READS, positions.read_times, None, "instead: the same "
-           "for each of these queues, as JSON `{queue: ms}`; others begin at the default"),
-    Option("endingOffsets", (BATCH,), positions.read_end, positions.LATEST, "where to end, the "
-           "offset itself excluded; `earliest` is an error. An end beyond the last message is "
-           "the last message; an end that is not after the start reads nothing"),
-    Option("endingTimestamp", (BATCH,), _int(0), None, "instead: end before the first message "
-           "created at this time, in ms since 1970"),
-    Option("minPartitions", READS, _int(1, 10_000), None, "the minimum number of tasks (number "
-           "of cores), but no task has less than 10 000 ranks"),
-    Option("maxRecordsPerPartition", READS, _int(1000), "500000", "the ranks that one task "
-           "reads"),
-    Option("fetchSize", READS, _int(1, 5000), "2000", "messages in one trip to Redis, and rows "
-           "in one Arrow batch"),
-    Option("readReplicas", READS, _flag, "false", "let tasks read messages from replicas, on "
-           "Sentinel and Cluster; the primary is asked for what a replica does not have yet"),
-    Option("includeExpired", READS, _flag, "false", "also read expired messages that Redis has "
-           "not removed yet"),
-    Option("includeClaimed", (BATCH,), _flag, "true", "also read claimed messages"),
-    Option("includeDelayed", (BATCH,), _flag, "true", "also read delayed messages"),
-    Option("pushdown", (BATCH,), _flag, None, "whether filters on queue and rank limit what is "
-           "fetched: by default if `spark.sql.python.filterPushdown.enabled` is true; "
-           "otherwise `true` is an error"),
-    Option("failOnDataLoss", READS, _flag, "true", "whether to fail if messages to be read are "
-           "gone"),
-    Option("maxOffsetsPerTrigger", (STREAM,), _int(1), None, "ranks in a batch, divided among "
-           "the queues by their lag"),
-    Option("maxBytesPerTrigger", (STREAM,), _bytes, None, "bytes in a batch, by the mean size "
-           "of messages: `64m`"),
-    Option("minOffsetsPerTrigger", (STREAM,), _int(1), None, "wait until this many ranks are "
-           "there"),
-    Option("maxTriggerDelay", (STREAM,), _seconds(0, 86400), "15m", "but no longer than this"),
-    Option("maxWait", (STREAM,), _seconds(0, 10), "500ms", "how long an idle stream waits for "
-           "messages before it reports to Spark that there are none; 0s: no wait"),
-    Option("consume", (STREAM,), _choice(BROWSE, CLAIM), BROWSE, "`browse` leaves messages in "
-           "the queue; `claim` claims them, and deletes them when their batch is done"),
-    Option("group", (STREAM,), _group, None, "with `claim`: the name of this consumer; only "
-           "one stream at a time may use it"),
-    Option("claimTtl", (STREAM,), _seconds(60, 43200), "300s", "with `claim`: how long "
-           "messages stay claimed after the stream dies; it is renewed while the stream lives"),
-    Option("claimGrace", (STREAM,), _seconds(60, 43200), "60s", "with `claim`: the minimum "
-           "time that messages live beyond their claim"),
-    Option("queue", _WRITES, _text, None, "the queue to write to; without it, the column "
-           "`queue` names it"),
-    Option("delivery", _WRITES, _choice(LEDGER, STAGED, NONE), None, "`ledger` (default of a "
-           "stream): a repetition skips what is written; `staged`: nothing is visible before "
-           "all tasks are done; `none` (default of a batch): at least once"),
-    Option("writeId", (WRITE,), _group, None, "names a batch write for `ledger` and `staged`: "
-           "a repetition with the same name writes what is missing"),
-    Option("putSize", _WRITES, _int(1, _CHUNK_MAX), "500", "messages in one trip to Redis"),
-    Option("maxMessageSize", _WRITES, _bytes, str(_BODY_MAX), "bytes of one body with its "
-           "attributes, like the service's `max_messages_post_size`"),
-    Option("ttl", _WRITES, _int(rules.TTL_MIN, TTL_MAX), None, "seconds that messages live, if "
-           "no column `ttl` says so; by default the queue's TTL, else an hour"),
-    Option("clientId", _WRITES, _text, "zaqar-redis-spark", "the client that posts; a UUID, or "
-           "any text"),
-    Option("preserve", (WRITE,), _flag, "false", "restore a missing queue with the ranks and "
-           "times in the columns `rank`, `created` and `expires`; if all rows have the same "
-           "`epoch`, ids stay the same"),
-)  # fmt: skip
+    Option("uri", _ALL, _text),
+    Option("uriFile", _ALL, _text),
+    Option("controlUri", _ALL, _text),
+    Option("project", _ALL, _project, "default"),
+    Option("kind", _ALL, _choice(QUEUE, TOPIC), QUEUE),
+    Option("timeout", _ALL, _seconds(0.1, 600), "10s"),
+    Option("subscribe", READS, _queues),
+    Option("subscribePattern", READS, _pattern),
+    Option("columns", READS, _text),
+    Option("startingOffsets", READS, positions.read),
+    Option("startingTimestamp", READS, _int(0)),
+    Option("startingOffsetsByTimestamp", READS, positions.read_times),
+    Option("endingOffsets", (BATCH,), positions.read_end, positions.LATEST),
+    Option("endingTimestamp", (BATCH,), _int(0)),
+    Option("minPartitions", READS, _int(1, 10_000)),
+    Option("maxRecordsPerPartition", READS, _int(1000), "500000"),
+    Option("fetchSize", READS, _int(1, 5000), "2000"),
+    Option("readReplicas", READS, _flag, "false"),
+    Option("includeExpired", READS, _flag, "false"),
+    Option("includeClaimed", (BATCH,), _flag, "true"),
+    Option("includeDelayed", (BATCH,), _flag, "true"),
+    Option("pushdown", (BATCH,), _flag),
+    Option("failOnDataLoss", READS, _flag, "true"),
+    Option("maxOffsetsPerTrigger", (STREAM,), _int(1)),
+    Option("maxBytesPerTrigger", (STREAM,), _bytes),
+    Option("minOffsetsPerTrigger", (STREAM,), _int(1)),
+    Option("maxTriggerDelay", (STREAM,), _seconds(0, 86400), "15m"),
+    Option("maxWait", (STREAM,), _seconds(0, 10), "500ms"),
+    Option("consume", (STREAM,), _choice(BROWSE, CLAIM), BROWSE),
+    Option("group", (STREAM,), id_text),
+    Option("claimTtl", (STREAM,), _seconds(60, 43200), "300s"),
+    Option("claimGrace", (STREAM,), _seconds(60, 43200), "60s"),
+    Option("queue", _WRITES, _text),
+    Option("delivery", _WRITES, _choice(LEDGER, STAGED, NONE)),
+    Option("writeId", (WRITE,), id_text),
+    Option("putSize", _WRITES, _int(1, _CHUNK_MAX), "500"),
+    Option("maxMessageSize", _WRITES, _bytes, str(_BODY_MAX)),
+    Option("ttl", _WRITES, _int(rules.TTL_MIN, TTL_MAX)),
+    Option("clientId", _WRITES, _text, "zaqar-redis-spark"),
+    Option("preserve", (WRITE,), _flag, "false"),
+)
 
 #: Of Spark's Kafka source, and the option that does as much.
 _OF_KAFKA = {"endingoffsetsbytimestamp": "endingtimestamp"}
@@ -288,6 +241,12 @@ class SourceOptions:
         except ValueError as error:
             raise errors.BadConfiguration(f'option "{option.name}": {error}') from error
         return value
+
+    def none_of(self, names: Iterable[str], why: str) -> None:
+        """Raises BadConfiguration when one of these is given."""
+        for name in names:
+            if name in self.given:
+                raise errors.BadConfiguration(f'option "{name}" means nothing {why}')
 
     def at_most_one_of(self, *names: str) -> None:
         """Raises BadConfiguration when more than one of these is given."""

@@ -22,7 +22,7 @@ from zaqar_redis.pool_records import TransferChunk
 from zaqar_redis.records import Queue
 from zaqar_redis.spark.options import SourceOptions
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
-from zaqar_redis.spark.writing import archived
+from zaqar_redis.spark.writing import archived, rows
 from zaqar_redis.spark.writing.archived import ArchivedMessage
 from zaqar_redis.storage.move.queue_import import ImportObstacle, QueueImport
 from zaqar_redis.storage.redis import identity
@@ -128,35 +128,25 @@ def write(plan: RestorePlan, batches: Iterable[pa.RecordBatch]) -> RestoreCommit
     written = RestoreCommitMessage()
     with StoreConnections(plan.config) as stores:
         restore = plan.opened(stores)
-        for chunk in _transfer_chunks(plan, batches, written):
-            restore.add(chunk).run()
+        alive = _alive(plan, batches, written)
+        for chunk in rows.sized_chunks(alive, _CHUNK_MESSAGES, _CHUNK_BYTES):
+            items = [item for message in chunk for item in _chunk_items(message, plan.now)]
+            # An interval without ranks: whatever else the queue holds stays, in any order.
+            last = chunk[-1].rank
+            part = TransferChunk(kind="index", items=items, after=last, next_cursor="index:")
+            restore.add(part).run()
     return written
 
 
-def _transfer_chunks(
+def _alive(
     plan: RestorePlan, batches: Iterable[pa.RecordBatch], written: RestoreCommitMessage
-) -> Iterator[TransferChunk]:
-    items: list[bytes | str | int] = []
-    size = count = 0
+) -> Iterator[ArchivedMessage]:
     for batch in batches:
         for message in archived.messages(batch, plan.client):
             alive = message.expires > plan.now
             written.record(message, alive)
-            if not alive:
-                continue
-            if count == _CHUNK_MESSAGES or (count and size + message.size > _CHUNK_BYTES):
-                yield _transfer_chunk(items)
-                items, size, count = [], 0, 0
-            items += _chunk_items(message, plan.now)
-            size += message.size
-            count += 1
-    if items:
-        yield _transfer_chunk(items)
-
-
-def _transfer_chunk(items: list[bytes | str | int]) -> TransferChunk:
-    # An interval without ranks: whatever else the queue holds stays, in any order.
-    return TransferChunk(kind="index", items=items, after=int(items[-6]), next_cursor="index:")
+            if alive:
+                yield message
 
 
 def _chunk_items(message: ArchivedMessage, now: int) -> tuple[bytes | str | int, ...]:
@@ -193,7 +183,9 @@ def finish(
                 "of several epochs, or twice in their source?"
             )
         restore = plan.opened(stores)
-        epoch = _epoch(total)
+        # Ids are those that the messages had, if all are of one epoch.
+        epoch = next(iter(total.epochs)) if len(total.epochs) == 1 else None
+        epoch = epoch or identity.new_epoch()
         if name:
             items = ledger.ledger_entry(name, epoch, total.rows, plan.now)
             restore.add(TransferChunk(kind="ledger", items=items)).run()
@@ -202,15 +194,6 @@ def finish(
         restore.add(TransferChunk(kind="queue", items=[record, epoch], after=total.highest)).run()
         restore.commit().run()
     return total
-
-
-def _epoch(total: RestoreCommitMessage) -> str:
-    """Returns the epoch of all rows, if they have just one; else a new one."""
-    if len(total.epochs) == 1:
-        (epoch,) = total.epochs
-        if epoch is not None:
-            return epoch
-    return identity.new_epoch()
 
 
 def abort_restore(plan: RestorePlan) -> None:
@@ -271,9 +254,7 @@ def writer(
         raise errors.BadConfiguration("a queue is restored with mode append")
     if options["queue"] is None:
         raise errors.BadConfiguration('option "queue" must be given with preserve')
-    for name in _UNSUPPORTED_OPTIONS:
-        if name in options.given:
-            raise errors.BadConfiguration(f'option "{name}" means nothing with preserve')
+    options.none_of(_UNSUPPORTED_OPTIONS, "with preserve")
     archived.checked_columns(schema)
     try:
         return RestoreWriter(

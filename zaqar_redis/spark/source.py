@@ -77,15 +77,12 @@ class ZaqarDataSource(DataSource):
         return kind(config, options, columns.projected_columns(schema, options["columns"]))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from zaqar_redis import errors
         from zaqar_redis.spark.options import NONE, WRITE
         from zaqar_redis.spark.writing import sink
 
         options, config = self._opened(WRITE)
-        if "writeId" in options.given and options["delivery"] in (None, NONE):
-            raise errors.BadConfiguration(
-                'option "writeId" means nothing unless the option "delivery" is ledger or staged'
-            )
+        if options["delivery"] in (None, NONE):
+            options.none_of(("writeId",), 'unless the option "delivery" is ledger or staged')
         return sink.batch_writer(config, options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
@@ -93,11 +90,10 @@ class ZaqarDataSource(DataSource):
         from zaqar_redis.spark.writing import sink
 
         options, config = self._opened(SINK)
-        return sink.stream_writer(config, options, schema, overwrite)
+        return sink.StreamWriter(sink.write_plan(config, options, schema, overwrite))
 
     def _opened(self, use: str) -> tuple[SourceOptions, StoreConfig]:
         from zaqar_redis import errors
-        from zaqar_redis.spark import permissions
         from zaqar_redis.spark.options import CLAIM, SINK, STREAM, WRITE, SourceOptions
         from zaqar_redis.spark.stores import StoreConnections, store_config
 
@@ -111,7 +107,7 @@ class ZaqarDataSource(DataSource):
             # A stream creates a writer for each batch: it must not fail sooner than tasks.
             stores.check(wait=use == SINK)
             if use in (SINK, WRITE):
-                permissions.check_writing(stores, options["queue"] or "")
+                stores.check_writing(options["queue"] or "")
             elif use == STREAM and options["consume"] == CLAIM:
-                permissions.check_writing(stores, "")
+                stores.check_writing("")
         return options, config

@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 from urllib.parse import urlsplit
 
 from zaqar_redis import errors
-from zaqar_redis.keyspace import blocking, embedded, uris
+from zaqar_redis.keyspace import blocking, embedded, keys, uris
 from zaqar_redis.keyspace.blocking import BlockingClient
 from zaqar_redis.keyspace.client import CommandRefused
 from zaqar_redis.keyspace.script import Steps, Verb
@@ -40,6 +40,8 @@ _RETRY_TIMEOUTS = 3
 _LOCATION_TTL_SECONDS = 10.0
 #: Connections of a process: planners and tasks work with one thing at a time.
 _CONNECTIONS = 8
+#: A rank that no message has.
+_NO_RANK = 0
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,10 @@ def _validated_uri(name: str, uri: str) -> str:
     except (errors.BadConfiguration, ValueError) as error:
         raise errors.BadConfiguration(f'option "{name}": {error}') from error
     return plain
+
+
+def refused(option: str, uri: str, error: CommandRefused) -> errors.BadConfiguration:
+    return errors.BadConfiguration(f'option "{option}": {redact_password(uri)} refuses: {error}')
 
 
 class _LocatedStore(BlockingRedisStore):
@@ -170,9 +176,39 @@ class StoreConnections:
                     f'option "{name}": {redact_password(uri)} cannot be reached{why}'
                 ) from error
             except CommandRefused as error:
-                raise errors.BadConfiguration(
-                    f'option "{name}": {redact_password(uri)} refuses: {error}'
-                ) from error
+                raise refused(name, uri, error) from error
+
+    def check_reading(self, location: StoreLocation, queue: str) -> None:
+        """Tries the commands that tasks will use, without effect, before any task starts.
+
+        Otherwise Spark would retry a task that Redis refuses, and report a stack trace.
+        Raises BadConfiguration when the store refuses, StoreUnavailable.
+        """
+        known = keys.of_queue(self.config.project, queue)
+        self._try(
+            location,
+            ("TIME",),
+            ("EXISTS", known.holds),
+            ("GET", known.move_lock),
+            ("HGET", known.queue, "epoch"),
+            ("HMGET", known.bodies, _NO_RANK),
+            ("ZCOUNT", known.messages, _NO_RANK, _NO_RANK),
+            ("ZRANGE", known.messages, 0, 0),
+            ("ZRANGEBYSCORE", known.messages, _NO_RANK, _NO_RANK),
+            ("ZMSCORE", known.claimed, _NO_RANK),
+        )
+
+    def check_writing(self, queue: str) -> None:
+        """The same for writes to the store of a queue; "" stands for the default pool."""
+        known = keys.of_queue(self.config.project, queue)
+        tried = ("HDEL", known.bodies, _NO_RANK), ("ZREM", known.messages, _NO_RANK)
+        self.with_retry(queue, lambda location: self._try(location, *tried))
+
+    def _try(self, location: StoreLocation, *commands: tuple[bytes | str | int, ...]) -> None:
+        try:
+            self.client(location.uri).commands(*commands)
+        except CommandRefused as error:
+            raise refused("uri", location.uri, error) from error
 
     def _answers(self, uri: str, attempts: Attempts) -> bool:
         """Returns whether the store answers, after a pause if not."""
@@ -215,16 +251,15 @@ class StoreConnections:
         *act* must be idempotent.  Raises StoreUnreachable when the timeout has passed.
         """
 
-        def acted(location: StoreLocation) -> Steps[T]:
-            return act(location)
+        def acted(store: _LocatedStore) -> Steps[T]:
+            return act(store.location)
             yield
-
-        def routed(store: _LocatedStore) -> Verb[T]:
-            return Verb(None, acted(store.location))
 
         project = self.config.project
         try:
-            return self._router.route(project, queue, routed, make=make).run()
+            return self._router.route(
+                project, queue, lambda store: Verb(None, acted(store)), make=make
+            ).run()
         except errors.Unavailable as error:
             why = errors.reason(error.__cause__ or error)
             raise StoreUnreachable(queue=queue, project=project, why=why) from error

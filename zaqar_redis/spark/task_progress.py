@@ -35,22 +35,15 @@ def read(datagram: bytes, token: bytes) -> int:
 
 
 @contextlib.contextmanager
-def report_progress(address: str | None = None) -> Iterator[Callable[[int], None]]:
-    """Yields a function to call with the number of messages done since the last call.
-
-    *address* is the value of the property; a task reads it by itself.
-    """
+def report_progress() -> Iterator[Callable[[int], None]]:
+    """Yields a function to call with the number of messages done since the last call."""
     context = TaskContext.get()
-    if address is None and context is not None:
-        address = context.getLocalProperty(PROGRESS_PROPERTY)
+    address = None if context is None else context.getLocalProperty(PROGRESS_PROPERTY)
     if address is None:
         yield lambda messages: None
         return
-    counter = _ProgressSender(address)
-    try:
-        yield counter.advance
-    finally:
-        counter.close()
+    with contextlib.closing(_ProgressSender(address)) as sender:
+        yield sender.advance
 
 
 class _ProgressSender:

@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from dataclasses import KW_ONLY, dataclass
 
 from zaqar_redis import errors
-from zaqar_redis.pool_records import TransferChunk
 from zaqar_redis.records import Record
 from zaqar_redis.storage.pools.import_targets import ImportConflict, ImportStatus, QueueImporter
 from zaqar_redis.zaqar_import import layout
 from zaqar_redis.zaqar_import.layout import InvalidStockData
-from zaqar_redis.zaqar_import.queue_reader import MESSAGES, ImportTally, QueueReader
+from zaqar_redis.zaqar_import.queue_reader import ImportProgress, ImportTally, QueueReader
 from zaqar_redis.zaqar_import.source import StockStore
 
 #: The reason beside ImportStatus.THERE.
 _ALREADY_COPIED = "copied before; what changed in stock Zaqar since then is not copied"
-
-#: Called with how many more messages were read.
-ImportProgress = Callable[[int], object]
 
 
 class ImportResult(Record, frozen=True):
@@ -32,15 +28,15 @@ class ImportResult(Record, frozen=True):
     tally: ImportTally | None = None
 
 
+@dataclass(frozen=True)
 class Importer:
-    def __init__(
-        self, source: StockStore, target: QueueImporter, *, now: int, dry_run: bool
-    ) -> None:
-        """*now* is the source's time in seconds; with *dry_run* nothing is written."""
-        self._source = source
-        self._target = target
-        self._now = now
-        self._dry_run = dry_run
+    source: StockStore
+    target: QueueImporter
+    _: KW_ONLY
+    #: the source's time in seconds
+    now: int
+    #: nothing is written
+    dry_run: bool
 
     async def import_queue(
         self, project: str, member: bytes, on_progress: ImportProgress
@@ -49,16 +45,16 @@ class Importer:
         name = member.decode(errors="replace")
         try:
             name = layout.name_of(project, member)
-            queue = await self._source.queue(project, name)
-            if await self._target.has_copy(project, name, queue.created, dry_run=self._dry_run):
+            queue = await self.source.queue(project, name)
+            if await self.target.has_copy(project, name, queue.created, dry_run=self.dry_run):
                 return ImportResult(project, name, ImportStatus.THERE, _ALREADY_COPIED)
-            reader = QueueReader(self._source, project, queue, self._now)
-            chunks = self._read(reader, on_progress)
-            if self._dry_run:
-                async for _ in chunks:
+            reader = QueueReader(self.source, project, queue, self.now, on_progress)
+            if self.dry_run:
+                async for _ in reader.read():
                     pass
                 return ImportResult(project, name, ImportStatus.WANTED, tally=reader.tally)
-            await self._target.copy(project, name, queue.metadata.get("_flavor") or "", chunks)
+            flavor = queue.metadata.get("_flavor") or ""
+            await self.target.copy(project, name, flavor, reader.read())
             return ImportResult(project, name, ImportStatus.COPIED, tally=reader.tally)
         except ImportConflict as why:
             return ImportResult(project, name, ImportStatus.CONFLICT, str(why))
@@ -66,12 +62,3 @@ class Importer:
             return ImportResult(project, name, ImportStatus.FAILED, problem.text)
         except InvalidStockData as why:
             return ImportResult(project, name, ImportStatus.FAILED, f"it cannot be read: {why}")
-
-    async def _read(
-        self, reader: QueueReader, on_progress: ImportProgress
-    ) -> AsyncIterator[TransferChunk]:
-        before = 0
-        async for chunk in reader.read():
-            yield chunk
-            on_progress(reader.tally.copied[MESSAGES] - before)
-            before = reader.tally.copied[MESSAGES]

@@ -40,9 +40,12 @@ LISTS = f"*{_LIST}"
 INDEX = "msgset_index"
 
 QUEUE_FIELDS = ("m", "t")
-MESSAGE_FIELDS = ("cr", "e", "t", "d", "u", "c", "c.e", "c.c", "cs", "b")
-CLAIM_FIELDS = ("t", "e")
-SUBSCRIPTION_FIELDS = ("u", "t", "e", "o", "c")
+#: Fields of what a queue has, by its kind: ``<project>.<queue>.<kind>`` lists the ids.
+FIELDS = {
+    "messages": ("cr", "e", "t", "d", "u", "c", "c.e", "c.c", "cs", "b"),
+    "claims": ("t", "e"),
+    "subscriptions": ("u", "t", "e", "o", "c"),
+}
 
 _CHECKSUM = re.compile(r"MD5:([0-9a-f]{32})")
 #: The longest TTL or delay that fits in our envelope, in seconds: 136 years.
@@ -101,18 +104,6 @@ def project_of(listing: bytes) -> str:
 
 def key_of(project: str, queue: str) -> str:
     return f"{project}.{queue}"
-
-
-def messages_of(project: str, queue: str) -> str:
-    return f"{project}.{queue}.messages"
-
-
-def claims_of(project: str, queue: str) -> str:
-    return f"{project}.{queue}.claims"
-
-
-def subscriptions_of(project: str, queue: str) -> str:
-    return f"{project}.{queue}.subscriptions"
 
 
 def name_of(project: str, member: bytes) -> str:

@@ -21,11 +21,13 @@ from zaqar_redis.zaqar_import.source import StockStore
 
 T = TypeVar("T")
 StockPage = list[tuple[bytes, Values]]
+#: Called with how many more messages were read.
+ImportProgress = Callable[[int], object]
 
+#: Kinds of `layout.FIELDS`.
+MESSAGES, CLAIMS, SUBSCRIPTIONS = "messages", "claims", "subscriptions"
 #: Stands for a claim that was released: only its count is of use.
 _NO_CLAIM = "0" * 32
-
-MESSAGES, CLAIMS, SUBSCRIPTIONS = "messages", "claims", "subscriptions"
 
 
 @dataclass(slots=True)
@@ -40,29 +42,33 @@ class ImportTally:
     encrypted: int = 0
 
 
+@dataclass(slots=True)
 class QueueReader:
     """Reads one queue, once."""
 
-    def __init__(self, source: StockStore, project: str, queue: Queue, now: int) -> None:
-        self.tally = ImportTally()
-        self._source = source
-        self._project = project
-        self._queue = queue
-        self._now = now
-        self._rank = 0
-        #: claim -> ranks that it holds
-        self._ranks_by_claim: dict[str, list[int]] = {}
-        self._subscribers: set[str] = set()
+    _source: StockStore
+    _project: str
+    _queue: Queue
+    #: seconds
+    _now: int
+    _on_progress: ImportProgress
+    tally: ImportTally = field(default_factory=ImportTally)
+    _rank: int = 0
+    #: claim -> ranks that it holds
+    _ranks_by_claim: dict[str, list[int]] = field(default_factory=dict)
+    _subscribers: set[str] = field(default_factory=set)
 
     async def read(self) -> AsyncIterator[TransferChunk]:
         """Yields all chunks, in the order in which they are to be imported."""
         where = self._project, self._queue.name
-        async for page in self._source.messages(*where):
+        async for page in self._source.records(MESSAGES, *where):
+            before = self._rank
             if chunk := self._messages(page):
                 yield chunk
-        async for page in self._source.claims(*where):
+                self._on_progress(self._rank - before)
+        async for page in self._source.records(CLAIMS, *where):
             yield TransferChunk(kind=CLAIMS, items=self._claims(page))
-        async for page in self._source.subscriptions(*where):
+        async for page in self._source.records(SUBSCRIPTIONS, *where):
             yield TransferChunk(kind=SUBSCRIPTIONS, items=self._subscriptions(page))
         delivers = any(not each.startswith(SOCKET) for each in self._subscribers)
         yield TransferChunk(kind="queue", items=[self._queue, "", delivers], after=self._rank)

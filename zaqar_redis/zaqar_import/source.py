@@ -68,21 +68,13 @@ class StockStore:
         key = layout.key_of(project, name)
         return layout.queue(name, await self._command("HMGET", key, *layout.QUEUE_FIELDS))
 
-    def messages(self, project: str, queue: str) -> AsyncIterator[list[tuple[bytes, Values]]]:
-        """Yields pages of ids and fields, in order."""
-        return self._hashes(layout.messages_of(project, queue), layout.MESSAGE_FIELDS)
-
-    def claims(self, project: str, queue: str) -> AsyncIterator[list[tuple[bytes, Values]]]:
-        return self._hashes(layout.claims_of(project, queue), layout.CLAIM_FIELDS)
-
-    def subscriptions(self, project: str, queue: str) -> AsyncIterator[list[tuple[bytes, Values]]]:
-        return self._hashes(layout.subscriptions_of(project, queue), layout.SUBSCRIPTION_FIELDS)
-
-    async def _hashes(
-        self, listing: str, fields: Sequence[str]
+    async def records(
+        self, kind: str, project: str, queue: str
     ) -> AsyncIterator[list[tuple[bytes, Values]]]:
-        async for ids in self._pages(listing):
-            yield list(zip(ids, await self._each("HMGET", ids, *fields), strict=True))
+        """Yields pages of ids and fields of what a queue has of a kind, in order."""
+        async for ids in self._pages(f"{layout.key_of(project, queue)}.{kind}"):
+            found = await self._each("HMGET", ids, *layout.FIELDS[kind])
+            yield list(zip(ids, found, strict=True))
 
     async def _pages(self, listing: str) -> AsyncIterator[list[bytes]]:
         start = 0

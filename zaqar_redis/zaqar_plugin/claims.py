@@ -26,18 +26,17 @@ class ClaimController(storage.Claim):
         claimed = self.driver.run(
             project,
             queue,
-            lambda store: store.claims.create(
-                project or "", queue, ttl=metadata["ttl"], grace=metadata["grace"], limit=limit
-            ),
+            lambda store: store.claims.create,
+            ttl=metadata["ttl"],
+            grace=metadata["grace"],
+            limit=limit,
         )
         return claimed.claim_id, map(to_document, claimed.messages)
 
     def get(
         self, queue: str, claim_id: str, project: str | None = None
     ) -> tuple[dict[str, Any], MessageDocuments]:
-        claim = self.driver.run(
-            project, queue, lambda store: store.claims.get(project or "", queue, claim_id or "")
-        )
+        claim = self.driver.run(project, queue, lambda store: store.claims.get, claim_id or "")
         if claim is None:
             raise storage_errors.ClaimDoesNotExist(claim_id, queue, project)
         metadata = {"id": claim.id, "age": claim.age, "ttl": claim.ttl}
@@ -50,14 +49,13 @@ class ClaimController(storage.Claim):
         renewed = self.driver.run(
             project,
             queue,
-            lambda store: store.claims.update(
-                project or "", queue, claim_id, ttl=metadata["ttl"], grace=metadata["grace"]
-            ),
+            lambda store: store.claims.update,
+            claim_id,
+            ttl=metadata["ttl"],
+            grace=metadata["grace"],
         )
         if not renewed:
             raise storage_errors.ClaimDoesNotExist(claim_id, queue, project)
 
     def delete(self, queue: str, claim_id: str, project: str | None = None) -> None:
-        self.driver.run(
-            project, queue, lambda store: store.claims.delete(project or "", queue, claim_id or "")
-        )
+        self.driver.run(project, queue, lambda store: store.claims.delete, claim_id or "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from zaqar import storage
 
@@ -28,6 +28,7 @@ from zaqar_redis.zaqar_plugin.stores import PluginRouter, PluginStore, run_verb
 from zaqar_redis.zaqar_plugin.subscriptions import SubscriptionController
 from zaqar_redis.zaqar_plugin.topics import TopicController
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 #: All of them. Durability is up to Redis: with its append-only file, acknowledged writes
@@ -94,8 +95,19 @@ class DataDriver(storage.DataDriverBase):
     def subscription_controller(self) -> SubscriptionController:
         return SubscriptionController(self)
 
-    def run(self, project: str | None, queue: str, act: Callable[[PluginStore], Verb[T]]) -> T:
-        """Returns the result of *act* on this store, or where the queue has moved to."""
+    def run(
+        self,
+        project: str | None,
+        queue: str,
+        verb_of: Callable[[PluginStore], Callable[Concatenate[str, str, P], Verb[T]]],
+        *args: P.args,
+        **how: P.kwargs,
+    ) -> T:
+        """Returns the result of a verb of this store, or of the one that the queue has moved to."""
+
+        def act(store: PluginStore) -> Verb[T]:
+            return verb_of(store)(project or "", queue, *args, **how)
+
         if isinstance(self.control_driver, ControlDriver):
             return self.control_driver.stores.run(project or "", queue, act, self._route)
         return run_verb(act(self.store))

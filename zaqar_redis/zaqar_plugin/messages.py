@@ -12,7 +12,7 @@ from zaqar.storage import errors as storage_errors
 from zaqar.storage import utils
 
 from zaqar_redis import errors
-from zaqar_redis.records import Claim, Message, MessageListing, NewMessage
+from zaqar_redis.records import Message, MessageListing, NewMessage
 
 #: TTL in seconds of messages that came without one; stock's REST always gives one.
 _DEFAULT_TTL = 3600
@@ -35,13 +35,10 @@ class MessageController(storage.Message):
         posted = self.driver.run(
             project,
             queue,
-            lambda store: store.messages.post_raw(
-                project or "",
-                queue,
-                new_messages,
-                client=str(client_uuid),
-                default_ttl=_DEFAULT_TTL,
-            ),
+            lambda store: store.messages.post_raw,
+            new_messages,
+            client=str(client_uuid),
+            default_ttl=_DEFAULT_TTL,
         )
         return list(posted.ids)
 
@@ -63,20 +60,14 @@ class MessageController(storage.Message):
             include_claimed=include_claimed,
             include_delayed=include_delayed,
         )
-        page = self.driver.run(
-            project,
-            queue,
-            lambda store: store.messages.list(project or "", queue, listing),
-        )
+        page = self.driver.run(project, queue, lambda store: store.messages.list, listing)
         yield map(to_document, page.items)
         yield page.marker or marker
 
     def first(self, queue: str, project: str | None = None, sort: int = 1) -> dict[str, Any]:
         if sort not in (1, -1):
             raise ValueError("sort must be 1, for the oldest, or -1, for the newest")
-        stats = self.driver.run(
-            project, queue, lambda store: store.queues.stats(project or "", queue)
-        )
+        stats = self.driver.run(project, queue, lambda store: store.queues.stats)
         message = stats.oldest if sort == 1 else stats.newest
         if message is None:
             raise storage_errors.QueueIsEmpty(queue, project)
@@ -92,10 +83,7 @@ class MessageController(storage.Message):
     ) -> Iterator[dict[str, Any]]:
         ids = list(message_ids)
         return map(
-            to_document,
-            self.driver.run(
-                project, queue, lambda store: store.messages.get(project or "", queue, ids)
-            ),
+            to_document, self.driver.run(project, queue, lambda store: store.messages.get, ids)
         )
 
     def delete(
@@ -103,27 +91,18 @@ class MessageController(storage.Message):
     ) -> None:
         claims = None if claim is None else [claim]
         try:
-            self.driver.run(
-                project,
-                queue,
-                lambda store: store.messages.delete(
-                    project or "", queue, [message_id], claims=claims, force=False
-                ),
-            )
+            self._delete(queue, [message_id], project, claims=claims, force=False)
         except errors.MessageClaimed:
             raise storage_errors.MessageIsClaimed(message_id) from None
         except (errors.MessageNotClaimed, errors.ClaimedByOther, errors.ClaimExpired) as refusal:
-            if self._claim(queue, claim, project) is None:
+            if self.driver.run(project, queue, lambda store: store.claims.get, claim or "") is None:
                 raise storage_errors.ClaimDoesNotExist(claim, queue, project) from None
             if isinstance(refusal, errors.MessageNotClaimed):
                 raise storage_errors.MessageNotClaimed(message_id) from None
             raise storage_errors.MessageNotClaimedBy(message_id, claim) from None
 
-    def _claim(self, queue: str, claim: str | None, project: str | None) -> Claim | None:
-        found: Claim | None = self.driver.run(
-            project, queue, lambda store: store.claims.get(project or "", queue, claim or "")
-        )
-        return found
+    def _delete(self, queue: str, ids: Sequence[str], project: str | None, **how: Any) -> None:
+        self.driver.run(project, queue, lambda store: store.messages.delete, ids, **how)
 
     def bulk_delete(
         self,
@@ -135,13 +114,7 @@ class MessageController(storage.Message):
         ids = list(message_ids)
         claims = list(claim_ids) if claim_ids else None
         try:
-            self.driver.run(
-                project,
-                queue,
-                lambda store: store.messages.delete(
-                    project or "", queue, ids, claims=claims, force=claims is None
-                ),
-            )
+            self._delete(queue, ids, project, claims=claims, force=claims is None)
         except errors.MessageNotClaimed:
             raise storage_errors.MessageNotClaimed(", ".join(ids)) from None
         except (errors.ClaimedByOther, errors.ClaimExpired):
@@ -150,9 +123,7 @@ class MessageController(storage.Message):
 
     def pop(self, queue: str, limit: int, project: str | None = None) -> Sequence[dict[str, Any]]:
         self.driver.copy_settings(project, queue)
-        popped = self.driver.run(
-            project, queue, lambda store: store.messages.pop(project or "", queue, limit)
-        )
+        popped = self.driver.run(project, queue, lambda store: store.messages.pop, limit)
         return [to_document(message) for message in popped.messages]
 
 

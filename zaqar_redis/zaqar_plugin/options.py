@@ -55,7 +55,4 @@ def store_options(store: str, scheme: str) -> tuple[str, list[cfg.Opt]]:
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """Returns the options for oslo.config's generator."""
-    return [
-        store_options("message", SCHEMES[0]),
-        store_options("management", SCHEMES[0]),
-    ]
+    return [store_options("message", SCHEMES[0]), store_options("management", SCHEMES[0])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +14,6 @@ from zaqar.storage import errors as storage_errors
 
 from zaqar_redis.records import Message, Page, Queue
 from zaqar_redis.rules import TOPIC_PREFIX
-from zaqar_redis.zaqar_plugin.listing import filtered
 from zaqar_redis.zaqar_plugin.stores import run_verb
 
 #: How often a change is tried when others change the same queue meanwhile.
@@ -23,6 +22,8 @@ _MAX_UPDATE_ATTEMPTS = 10
 #: and each listing, which is half the cost of these.  And for how many queues, of some
 #: hundred bytes each.
 _METADATA_TTL_SECONDS, _METADATA_CACHE_SIZE = 1.0, 10_000
+#: Items of a listing that are read at once while some of them are filtered out.
+_STEP = 100
 
 
 class QueueController(storage.Queue):
@@ -81,12 +82,11 @@ class QueueController(storage.Queue):
         self, name: str, metadata: dict[str, Any] | None = None, project: str | None = None
     ) -> bool:
         self._metadata_cache.pop((project or "", name), None)
-        created: bool = self.driver.stores.run(
+        return self.driver.stores.run(
             project or "",
             name,
             lambda store: store.queues.create(project or "", name, metadata or {}),
         )
-        return created
 
     def _exists(self, name: str, project: str | None = None) -> bool:
         return self._find(name, project) is not None
@@ -104,16 +104,14 @@ class QueueController(storage.Queue):
         return run_verb(self.driver.stores.queues.count(project or ""))
 
     def _find(self, name: str, project: str | None) -> Queue | None:
-        found: Queue | None = self.driver.stores.run(
+        return self.driver.stores.run(
             project or "", name, lambda store: store.queues.get(project or "", name)
         )
-        return found
 
     def _updated(self, project: str, queue: Queue, metadata: dict[str, Any]) -> bool:
-        updated: bool = self.driver.stores.run(
+        return self.driver.stores.run(
             project, queue.name, lambda store: store.queues.update(project, queue, metadata)
         )
-        return updated
 
 
 class MessageQueueStage:
@@ -124,14 +122,12 @@ class MessageQueueStage:
         self._queues = control_driver.queue_controller
 
     def delete(self, name: str, project: str | None = None) -> None:
-        self._driver.run(project, name, lambda store: store.queues.delete(project or "", name))
+        self._driver.run(project, name, lambda store: store.queues.delete)
 
     def stats(self, name: str, project: str | None = None) -> dict[str, Any]:
         if not self._queues.exists(name, project=project):
             raise storage_errors.QueueDoesNotExist(name, project)
-        stats = self._driver.run(
-            project, name, lambda store: store.queues.stats(project or "", name)
-        )
+        stats = self._driver.run(project, name, lambda store: store.queues.stats)
         counts: dict[str, Any] = {
             "claimed": stats.claimed,
             "free": stats.free,
@@ -158,3 +154,34 @@ class MessageTopicStage(MessageQueueStage):
 def _end(message: Message) -> dict[str, Any]:
     created = datetime.fromtimestamp(message.created // 1000, UTC)
     return {"id": message.id, "age": message.age, "created": f"{created:%Y-%m-%dT%H:%M:%SZ}"}
+
+
+def filtered(
+    page: Callable[[str, int], Page[Any]],
+    kfilter: dict[str, Any] | None,
+    marker: str | None,
+    limit: int,
+    detailed: bool,
+    name: str | None,
+) -> Iterator[Any]:
+    """Yields the queues or topics whose name contains *name* and whose metadata have *kfilter*,
+    then the marker.
+    """
+    found: list[dict[str, Any]] = []
+    wanted = kfilter or {}
+    after, step = marker or "", _STEP if wanted or name else limit
+    while len(found) < limit:
+        read = page(after, step)
+        for item in read.items:
+            after = item.name
+            if (name or "") not in after or any(
+                item.metadata.get(key) != value for key, value in wanted.items()
+            ):
+                continue
+            found.append({"name": after} | ({"metadata": item.metadata} if detailed else {}))
+            if len(found) == limit:
+                break
+        if len(read.items) < step:
+            break
+    yield iter(found)
+    yield found[-1]["name"] if found else None

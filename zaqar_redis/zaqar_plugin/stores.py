@@ -13,7 +13,6 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace import blocking, control_keys, envelope, uris
 from zaqar_redis.keyspace.script import Steps, Verb, verb
 from zaqar_redis.keyspace.settings import BatchSettings
-from zaqar_redis.pool_records import Pool
 from zaqar_redis.records import NewMessage, PostResult
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.pools.controllers import RoutedQueues
@@ -109,12 +108,16 @@ class PluginRouter:
         self.flavors = control.flavors
         self.catalogue = control.catalogue
         self._pooling = pooling
-        self._router = Router(default, control, self.open_pool, retry, cache_ttl=_ROUTE_TTL_SECONDS)
+        self._router = Router(
+            default,
+            control,
+            lambda pool: default.open_sibling(pool.uri),
+            retry,
+            cache_ttl=_ROUTE_TTL_SECONDS,
+        )
+        self.dead_letter = self._router.dead_letter
         #: the queues of all pools
         self.queues = RoutedQueues(self._router) if pooling else default.queues
-
-    def open_pool(self, pool: Pool) -> PluginStore:
-        return self.default.open_sibling(pool.uri)
 
     def run(
         self,
@@ -130,10 +133,6 @@ class PluginRouter:
         if not self._pooling:
             return run_verb(act((first or self._router.stores.default).driver))
         return run_verb(self._router.route(project, queue, act, first=first))
-
-    def dead_letter(self, project: str, queue: str, message: NewMessage, **how: Any) -> Verb[None]:
-        """Returns the verb that posts a dead letter: a `PostDeadLetter`."""
-        return self._router.dead_letter(project, queue, message, **how)
 
     def store_of(self, project: str, queue: str) -> PluginStore:
         """Returns the store that a queue is in, or would be in."""

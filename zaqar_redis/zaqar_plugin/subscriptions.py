@@ -25,19 +25,13 @@ class SubscriptionController(storage.Subscription):
         limit: int = storage.DEFAULT_SUBSCRIPTIONS_PER_PAGE,
     ) -> Iterator[Any]:
         page = self.driver.run(
-            project,
-            queue,
-            lambda store: store.subscriptions.list(project or "", queue, marker or "", limit),
+            project, queue, lambda store: store.subscriptions.list, marker or "", limit
         )
         yield map(_shown, page.items)
         yield page.marker or None  # None after an empty page: the notifier reads until then
 
     def get(self, queue: str, subscription_id: str, project: str | None = None) -> dict[str, Any]:
-        found = self.driver.run(
-            project,
-            queue,
-            lambda store: store.subscriptions.get(project or "", queue, subscription_id),
-        )
+        found = self._find(queue, subscription_id, project)
         if found is None:
             raise storage_errors.SubscriptionDoesNotExist(subscription_id)
         return _shown(found)
@@ -45,9 +39,7 @@ class SubscriptionController(storage.Subscription):
     def get_with_subscriber(
         self, queue: str, subscriber: str, project: str | None = None
     ) -> dict[str, Any] | None:
-        found = self.driver.run(
-            project, queue, lambda store: store.subscriptions.find(project or "", queue, subscriber)
-        )
+        found = self.driver.run(project, queue, lambda store: store.subscriptions.find, subscriber)
         return None if found is None else _shown(found)
 
     def create(
@@ -61,9 +53,10 @@ class SubscriptionController(storage.Subscription):
         return self.driver.run(
             project,
             queue,
-            lambda store: store.subscriptions.create(
-                project or "", queue, subscriber, ttl=ttl, options=options or {}
-            ),
+            lambda store: store.subscriptions.create,
+            subscriber,
+            ttl=ttl,
+            options=options or {},
         )
 
     def update(
@@ -84,28 +77,22 @@ class SubscriptionController(storage.Subscription):
         self._changed(queue, subscription_id, project, confirmed=bool(confirmed))
 
     def exists(self, queue: str, subscription_id: str, project: str | None = None) -> bool:
-        found = self.driver.run(
-            project,
-            queue,
-            lambda store: store.subscriptions.get(project or "", queue, subscription_id),
-        )
-        return found is not None
+        return self._find(queue, subscription_id, project) is not None
 
     def delete(self, queue: str, subscription_id: str, project: str | None = None) -> None:
-        self.driver.run(
-            project,
-            queue,
-            lambda store: store.subscriptions.delete(project or "", queue, subscription_id),
-        )
+        self.driver.run(project, queue, lambda store: store.subscriptions.delete, subscription_id)
+
+    def _find(self, queue: str, id: str, project: str | None) -> Subscription | None:
+        return self.driver.run(project, queue, lambda store: store.subscriptions.get, id)
 
     def _changed(self, queue: str, id: str, project: str | None, **changes: Any) -> None:
         try:
             done = self.driver.run(
                 project,
                 queue,
-                lambda store: store.subscriptions.update(
-                    project or "", queue, id, SubscriptionChanges(**changes)
-                ),
+                lambda store: store.subscriptions.update,
+                id,
+                SubscriptionChanges(**changes),
             )
         except errors.SubscriberTaken:
             raise storage_errors.SubscriptionAlreadyExists from None

@@ -11,8 +11,7 @@ from zaqar.storage import errors as storage_errors
 
 from zaqar_redis.records import Page, Queue
 from zaqar_redis.rules import TOPIC_PREFIX
-from zaqar_redis.zaqar_plugin.listing import filtered
-from zaqar_redis.zaqar_plugin.queues import QueueController
+from zaqar_redis.zaqar_plugin.queues import QueueController, filtered
 from zaqar_redis.zaqar_plugin.stores import run_verb
 
 

@@ -70,7 +70,7 @@ def test_archive_reader_filters_with_types_of_the_data_source(
     store.post(*range(5), queue="123")
     store.post(*range(7), queue="q")
     archive(spark, tmp_path, store, "123,q")
-    opened = reading.opened(spark, str(tmp_path))
+    opened = reading.ArchiveReader(spark, str(tmp_path))
     messages = opened.messages(store.project, ["123"])
     assert messages.drop("date").schema == layout.SCHEMA
     assert {row.queue for row in messages.collect()} == {"123"}
@@ -78,7 +78,7 @@ def test_archive_reader_filters_with_types_of_the_data_source(
     assert opened.messages("another").count() == 0
     assert opened.offsets(store.project)["q"]["offset"] == 8
     with pytest.raises(errors.BadConfiguration, match="is no archive"):
-        reading.opened(spark, str(tmp_path / "nothing"))
+        reading.ArchiveReader(spark, str(tmp_path / "nothing"))
 
 
 def test_each_run_continues_after_the_last_one(
@@ -131,7 +131,7 @@ def test_batch_of_deleted_messages_is_empty(
     assert report.counts["ranks read"] == {"archived": 0, "deleted or expired before": 10}
     store.post(*range(3))
     assert archived(archive(spark, tmp_path, store)) == 3
-    assert reading.opened(spark, str(tmp_path)).messages(store.project).count() == 3
+    assert reading.ArchiveReader(spark, str(tmp_path)).messages(store.project).count() == 3
 
 
 def test_two_projects_share_an_archive(
@@ -142,7 +142,7 @@ def test_two_projects_share_an_archive(
     first, store.project = store.project, f"{store.project}-other"
     store.post(*range(6))
     assert archived(archive(spark, tmp_path, store)) == 6
-    opened = reading.opened(spark, str(tmp_path))
+    opened = reading.ArchiveReader(spark, str(tmp_path))
     assert opened.messages(first).count() == 4
     assert opened.messages(store.project).count() == 6
 
@@ -172,7 +172,7 @@ def test_readers_skip_compacted_files(
     store.post(*range(20))
     archive(spark, tmp_path, store, per_batch=10)
     assert duplicates(ranks(tmp_path))
-    assert reading.opened(spark, str(tmp_path)).messages(store.project).count() == 20
+    assert reading.ArchiveReader(spark, str(tmp_path)).messages(store.project).count() == 20
 
 
 def test_recreated_queue_stops_the_job_without_go_on_after_loss(
@@ -244,7 +244,7 @@ def test_archive_in_another_hadoop_file_system_is_complete(
     settings = ArchiveSettings(per_batch=3)
     report = job.archive(spark, target, source | {"subscribe": "q"}, settings)
     assert (archived(report), len(files(tmp_path / "a"))) == (30, 1)
-    assert reading.opened(spark, target).messages(store.project).count() == 30
+    assert reading.ArchiveReader(spark, target).messages(store.project).count() == 30
     assert not (tmp_path / "a/_zaqar/lock").exists()
 
 
@@ -265,7 +265,7 @@ def test_archive_of_a_version_without_attributes_is_continued(
     attributes: Attributes = {"kind": "ü", "n": 2**64 - 1, "price": 1e300, "photo": b"\0\xff"}
     store.post("new", attributes=attributes)
     archive(spark, tmp_path, store)
-    messages = reading.opened(spark, str(tmp_path)).messages(store.project)
+    messages = reading.ArchiveReader(spark, str(tmp_path)).messages(store.project)
     nothing: dict[str, Any] = {"string": None, "number": None, "binary": None}
     expected = {
         "kind": nothing | {"string": "ü"},

@@ -110,7 +110,7 @@ def test_run_killed_before_any_step_is_completed_by_the_next(
     archive(spark, tmp_path, store, "q,r")
     # Then it has everything once, also what expired between two attempts
     assert survivors > 0
-    found = reading.opened(spark, str(tmp_path)).messages(store.project)
+    found = reading.ArchiveReader(spark, str(tmp_path)).messages(store.project)
     for queue, posted in (("q", 2 * len(stops)), ("r", 3 * len(stops))):
         rows = found.where(F.col("queue") == queue).select("rank").collect()
         assert sorted(row.rank for row in rows) == list(range(1, posted + 1))
@@ -122,7 +122,7 @@ def test_run_killed_before_any_step_is_completed_by_the_next(
 
 def _check_no_file_is_missing(spark: SparkSession, target: Path, store: SparkTestStore) -> None:
     if TransactionLog(HadoopFolder(spark, str(target))).head() is not None:
-        _, wrong = reading.opened(spark, str(target)).messages_as_found(store.project)
+        _, wrong = reading.ArchiveReader(spark, str(target)).messages_as_found(store.project)
         assert wrong == {}
 
 

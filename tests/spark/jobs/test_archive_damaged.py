@@ -233,7 +233,7 @@ def test_reader_is_consistent_during_compaction_and_growth(
 
     monkeypatch.setattr(reading, "found", late)
     # When it is read, then it is complete, without later batches
-    messages = reading.opened(lake.spark, str(lake.folder)).messages(lake.store.project)
+    messages = reading.ArchiveReader(lake.spark, str(lake.folder)).messages(lake.store.project)
     lake.store.post("late", queue="r")
     assert archived(archive(lake.spark, lake.folder, lake.store, "r", compact=False)) == 1
     assert messages.count() == 61

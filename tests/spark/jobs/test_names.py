@@ -86,7 +86,7 @@ def test_project_of_any_name_is_archived_and_read(
         store = make(project)
         store.post(*range(number))
         assert archived(archive(spark, tmp_path, store, format=format)) == number
-    archive_reader = reading.opened(spark, str(tmp_path))
+    archive_reader = reading.ArchiveReader(spark, str(tmp_path))
     for number, project in enumerate(_PROJECTS, 1):
         found, wrong = archive_reader.messages_as_found(project)
         assert (project, found.count(), wrong) == (project, number, {})
@@ -104,7 +104,7 @@ def _check(
     audited = audit.audit(spark, str(target), where)
     assert audited.good
     assert {name: row["both"] for name, row in audited.details["queues"].items()} == numbers
-    found = archive_input(spark, str(target), store.project, None, None).messages
+    found = archive_input(spark, str(target), {"project": store.project}).messages
     assert {row.queue: row["count"] for row in found.groupBy("queue").count().collect()} == numbers
     copy = f"copy-{uuid.uuid4().hex[:8]}"
     replayed = replay.replay(spark, str(target), where, ReplaySettings(target=copy))
@@ -142,7 +142,7 @@ def test_project_whose_name_no_folder_can_have_is_refused_before_anything_is_wri
         archive(spark, tmp_path, store)
     assert [file for file in tmp_path.rglob("*") if file.is_file()] == [tmp_path / "_zaqar/lock"]
     with pytest.raises(errors.BadConfiguration, match="is no archive of queues"):
-        reading.opened(spark, str(tmp_path))
+        reading.ArchiveReader(spark, str(tmp_path))
 
 
 @pytest.mark.parametrize("project", ["p" * 244, "=" * 81])
@@ -152,4 +152,4 @@ def test_longest_name_of_a_project_is_archived(
     store = make(project)
     store.post(1)
     assert archived(archive(spark, tmp_path, store)) == 1
-    assert reading.opened(spark, str(tmp_path)).messages(project).count() == 1
+    assert reading.ArchiveReader(spark, str(tmp_path)).messages(project).count() == 1

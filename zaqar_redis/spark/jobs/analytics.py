@@ -21,29 +21,31 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 
 from pyspark import StorageLevel
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs import arguments, running
 from zaqar_redis.spark.jobs.analysing import inputs, windows
 from zaqar_redis.spark.jobs.analysing.inputs import AnalyticsInput
-from zaqar_redis.spark.jobs.analysing.output import ReportFolder
-from zaqar_redis.spark.jobs.analysing.summary import ReportHeader, Summary, summary
+from zaqar_redis.spark.jobs.analysing.summary import Summary, summary
 from zaqar_redis.spark.jobs.analysing.tables import ReportTables
 from zaqar_redis.spark.jobs.archiving import damage, layout
+from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
 from zaqar_redis.spark.jobs.progress import progress_bar
 from zaqar_redis.spark.jobs.report import JobReport
-from zaqar_redis.spark.options import BATCH, SourceOptions
 
 NAME = "analytics"
 
 WINDOW = "1 minute"
 REPORT = "report.html"
+#: Marks a folder of this job: its content may be replaced.
+_MARKER_FILE = "_zaqar-analytics.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,11 +104,14 @@ def analytics(
 
     out = ReportFolder(spark, target)
     out.check()
-    given = _given(spark, source, archive)
+    if archive is None:
+        given = inputs.live_input(spark, source)
+    else:
+        given = inputs.archive_input(spark, archive, source)
     with layout.settings(spark), progress_bar(spark, "analysing", quiet, counted=archive is None):
         messages = given.messages.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            given = given.with_messages(messages)
+            given = replace(given, messages=messages)
             length = windows.widen(wanted, _span(given))
             out.begin()
             tables = ReportTables(spark, given, length).all()
@@ -114,16 +119,38 @@ def analytics(
         finally:
             messages.unpersist()
         found = summary(written)
-    about = ReportHeader(
-        named=given.named,
-        project=given.project,
-        live=given.live,
-        at=given.at,
-        window=length,
-        widened_from=wanted if length != wanted else None,
-    )
-    out.write_file(REPORT, page(about, found))
-    return _report(about, wanted, found, out, time.monotonic() - begun)
+    widened_from = wanted if length != wanted else None
+    out.write_file(REPORT, page(given, length, widened_from, found))
+    return _report(given, length, widened_from, found, out, time.monotonic() - begun)
+
+
+class ReportFolder(HadoopFolder):
+    def __init__(self, spark: SparkSession, target: str) -> None:
+        super().__init__(spark, target)
+        self._spark = spark
+
+    def check(self) -> None:
+        """Raises BadConfiguration when the folder holds something else."""
+        if self.names("") and not self.exists(_MARKER_FILE):
+            raise errors.BadConfiguration(
+                f"TARGET: {self.root} is not empty, and was not created by this job"
+            )
+
+    def begin(self) -> None:
+        self.write(_MARKER_FILE, {"version": 1})
+
+    def table(self, name: str, table: DataFrame) -> DataFrame:
+        """Writes a table, and returns it as read back."""
+        path = self.at(name)
+        table.write.mode("overwrite").parquet(path)
+        return self._spark.read.schema(table.schema).parquet(path)
+
+    def write_file(self, name: str, text: str) -> None:
+        """Writes a file atomically."""
+        half = f"_{name}"
+        self.write_text(half, text)
+        self.remove(name)
+        self.move(half, name)
 
 
 def _check_libraries() -> None:
@@ -135,18 +162,6 @@ def _check_libraries() -> None:
             )
 
 
-def _given(spark: SparkSession, source: Mapping[str, str], archive: str | None) -> AnalyticsInput:
-    if archive is None:
-        return inputs.live_input(spark, source)
-    # The options are checked like those of a live read, but there is no store.
-    options = SourceOptions(BATCH, source)
-    pattern = options["subscribePattern"]
-    queues: Sequence[str] | None = options["subscribe"]
-    return inputs.archive_input(
-        spark, archive, options["project"], queues, pattern.pattern if pattern else None
-    )
-
-
 def _span(given: AnalyticsInput) -> float:
     """Returns the seconds from the first message to the last."""
     ends = given.messages.agg(F.min("created"), F.max("created")).collect()[0]
@@ -155,14 +170,19 @@ def _span(given: AnalyticsInput) -> float:
 
 
 def _report(
-    about: ReportHeader, wanted: int, found: Summary, out: ReportFolder, seconds: float
+    about: AnalyticsInput,
+    length: int,
+    widened_from: int | None,
+    found: Summary,
+    out: ReportFolder,
+    seconds: float,
 ) -> JobReport:
     totals = found.totals
     shown = {str(row["queue"]): int(row["messages"]) for row in found.queues}
     others = totals.messages - sum(shown.values())
-    window = windows.describe(about.window)
-    if about.widened_from is not None:
-        finer = windows.describe(wanted)
+    window = windows.describe(length)
+    if widened_from is not None:
+        finer = windows.describe(widened_from)
         window += f" (widened: of {finer} there would be more than {windows.MAX_WINDOWS})"
     counts: dict[str, int | Mapping[str, int]] = {
         "messages read": shown | ({"in other queues": others} if others else {}),

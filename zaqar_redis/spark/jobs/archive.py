@@ -24,14 +24,13 @@ from pyspark.sql import SparkSession
 
 from zaqar_redis.spark.jobs import arguments, running
 from zaqar_redis.spark.jobs.archiving import layout, lock, settings, tables
-from zaqar_redis.spark.jobs.archiving.batches import BatchStager
 from zaqar_redis.spark.jobs.archiving.commit import Committer
 from zaqar_redis.spark.jobs.archiving.compaction import Compactor
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
 from zaqar_redis.spark.jobs.archiving.plan import ArchivePlanner
 from zaqar_redis.spark.jobs.archiving.settings import EVERY, PER_BATCH, ArchiveSettings
 from zaqar_redis.spark.jobs.archiving.transaction_log import TransactionLog
-from zaqar_redis.spark.jobs.archiving.work import ArchiveRun, stop_on_signal
+from zaqar_redis.spark.jobs.archiving.work import ArchiveRun, BatchStager, stop_on_signal
 from zaqar_redis.spark.jobs.progress import progress_bar
 from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.options import BATCH, SourceOptions
@@ -78,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check(parsed: argparse.Namespace) -> None:
-    settings.check(_settings(parsed))
+    tables.check(parsed.format or tables.PARQUET)
 
 
 def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
@@ -105,7 +104,7 @@ def archive(
     """
     archive_settings = archive_settings or ArchiveSettings()
     began = time.monotonic()
-    settings.check(archive_settings)
+    tables.check(archive_settings.format or tables.PARQUET)
     options = SourceOptions(BATCH, source)
     files = HadoopFolder(spark, target)
     with (
@@ -122,7 +121,15 @@ def archive(
             archive_settings,
             options["project"],
             ArchivePlanner(options, stores, fail=not archive_settings.go_on_after_loss),
-            BatchStager(spark, files, _reading(spark, source, options, archive_settings)),
+            BatchStager(
+                spark,
+                files,
+                arguments.part_options(spark, source)
+                | {
+                    "project": options["project"],
+                    "failOnDataLoss": str(not archive_settings.go_on_after_loss).lower(),
+                },
+            ),
             committer,
             Compactor(spark, files, log, table, committer),
         )
@@ -132,24 +139,6 @@ def archive(
         ):
             work.run(stop)
     return _report(files.root, work, time.monotonic() - began)
-
-
-def _reading(
-    spark: SparkSession,
-    source: dict[str, str],
-    options: SourceOptions,
-    archive_settings: ArchiveSettings,
-) -> dict[str, str]:
-    """Returns the options of all batches; each batch adds its queues and ranks."""
-    subscriptions = ("subscribe", "subscribepattern")
-    kept = {name: value for name, value in source.items() if name.lower() not in subscriptions}
-    return {
-        # The planner of the source does not know Spark's cores.
-        "minPartitions": str(spark.sparkContext.defaultParallelism),
-        **kept,
-        "project": options["project"],
-        "failOnDataLoss": str(not archive_settings.go_on_after_loss).lower(),
-    }
 
 
 def _report(target: str, work: ArchiveRun, seconds: float) -> JobReport:

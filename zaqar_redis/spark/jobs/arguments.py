@@ -9,9 +9,11 @@ target: str | None = argument("where to post them", flag="--target-queue", check
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import Field, field, fields
 from typing import Any, TypeVar
+
+from pyspark.sql import SparkSession
 
 from zaqar_redis import errors, rules
 from zaqar_redis.spark.jobs.session import LOW, NORMAL
@@ -23,8 +25,11 @@ T = TypeVar("T")
 #: chunks; larger ones would make the rate bursty, smaller ones cost more round trips.
 CHUNK_MESSAGES = 200
 
+#: Options of the data source that select queues, in lower case.
+SELECTING = frozenset({"subscribe", "subscribepattern"})
+
 #: Raises ValueError, which says what is wrong with a value.
-ValueCheck = Callable[[Any], None]
+ValueCheck = Callable[[Any], object]
 
 
 def argument(
@@ -182,6 +187,15 @@ def store_options(parsed: argparse.Namespace) -> dict[str, str]:
     """Returns the options of the data source that select the store and the project."""
     given = {"uri": parsed.storage, "controlUri": parsed.control, "project": parsed.project}
     return {name: text for name, text in given.items() if text is not None}
+
+
+def part_options(spark: SparkSession, source: Mapping[str, str]) -> dict[str, str]:
+    """Returns the options for reads of a part of *source*: all but those that select queues.
+
+    The planner of the source does not know Spark's cores.
+    """
+    tasks = {"minPartitions": str(spark.sparkContext.defaultParallelism)}
+    return tasks | {name: text for name, text in source.items() if name.lower() not in SELECTING}
 
 
 def source_options(parsed: argparse.Namespace) -> dict[str, str]:

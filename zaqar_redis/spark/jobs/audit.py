@@ -72,25 +72,19 @@ def audit(
     began = time.monotonic()
     if listing is not None:
         audit_findings.check_list(listing)
-    archive = reading.opened(spark, target)
-    options = SourceOptions(
-        BATCH, source if _chosen(source) else {**source, "subscribePattern": ".*"}
-    )
+    archive = reading.ArchiveReader(spark, target)
+    if not any(name.lower() in arguments.SELECTING for name in source):
+        source = {**source, "subscribePattern": ".*"}
+    options = SourceOptions(BATCH, source)
     # Read before the files: messages archived meanwhile are then in both, not missing.
-    queues = archive.offsets(options["project"], options["subscribe"])
-    if pattern := options["subscribePattern"]:
-        queues = {name: at for name, at in queues.items() if pattern.fullmatch(name)}
+    queues = archive.selected(options)
     with StoreConnections(store_config(options)) as stores:
         stores.check()
         selection = QueueSelection(options, stores)
         present = [queue for queue in queues if selection.snapshot(queue) is not None]
     archived, wrong = archive.messages_as_found(options["project"], list(queues))
-    messages = audit_findings.compare(
-        spark,
-        archived,
-        audit_findings.read_live(spark, source, present),
-        queues,
-    )
+    live = audit_findings.read_live(spark, source, present)
+    messages = audit_findings.compare(spark, archived, live, queues)
     with progress_bar(spark, "auditing", quiet=quiet):
         # Both passes must see the same rows; they are a few numbers for each message.
         messages = messages.persist(StorageLevel.DISK_ONLY) if listing else messages
@@ -99,10 +93,6 @@ def audit(
         messages.unpersist()
     files = [f"{name} {what}" for name, what in sorted(wrong.items())]
     return _report(target, counts, files, listing, found, time.monotonic() - began)
-
-
-def _chosen(source: Mapping[str, str]) -> bool:
-    return any(name.lower() in ("subscribe", "subscribepattern") for name in source)
 
 
 def _report(

@@ -15,6 +15,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from zaqar_redis import errors
 from zaqar_redis.spark import columns
+from zaqar_redis.spark.jobs import arguments
 from zaqar_redis.spark.offsets import QueueOffset
 
 _KEY = ("queue", "epoch", "rank")
@@ -36,12 +37,10 @@ def read_live(spark: SparkSession, source: Mapping[str, str], queues: Sequence[s
     """Returns the messages of the queues, which must exist."""
     if not queues:
         return spark.createDataFrame([], columns.schema_of(",".join(_LIVE)))
-    subscriptions = ("subscribe", "subscribepattern")
-    others = {name: value for name, value in source.items() if name.lower() not in subscriptions}
     return (
         spark.read.format("zaqar")
         .options(
-            **{"minPartitions": str(spark.sparkContext.defaultParallelism)} | others,
+            **arguments.part_options(spark, source),
             subscribe=",".join(queues),
             columns=",".join(_LIVE),
         )

@@ -23,6 +23,7 @@ import argparse
 import sys
 import time
 from collections import Counter
+from functools import partial
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -32,14 +33,9 @@ from zaqar_redis.spark import queue_restore
 from zaqar_redis.spark.jobs import arguments, running, tasks
 from zaqar_redis.spark.jobs.archiving import damage, reading
 from zaqar_redis.spark.jobs.progress import progress_bar
-from zaqar_redis.spark.jobs.replaying import plan, settings
+from zaqar_redis.spark.jobs.replaying import plan, replay_tasks, settings
 from zaqar_redis.spark.jobs.replaying.plan import ReplayPlan
-from zaqar_redis.spark.jobs.replaying.replay_tasks import (
-    ALREADY_THERE,
-    WRITTEN,
-    ReplayTask,
-    RestoreTask,
-)
+from zaqar_redis.spark.jobs.replaying.replay_tasks import ALREADY_THERE, WRITTEN, ReplayTask
 from zaqar_redis.spark.jobs.replaying.settings import ReplaySettings
 from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.jobs.tasks import OutcomeCounts
@@ -89,7 +85,7 @@ def replay(
     settings.check(replay_settings)
     config = tasks.store_config(store)
     with progress_bar(spark, "checking files", replay_settings.quiet, counted=False):
-        archived = reading.opened(spark, archive)
+        archived = reading.ArchiveReader(spark, archive)
         archived.offsets(config.project, replay_settings.queues)
         messages = archived.messages(
             config.project,
@@ -163,7 +159,7 @@ def _restore_one(replay_plan: ReplayPlan, queue: str, target: str) -> RestoreCom
     except NotRestored as error:
         raise running.JobRefused(str(error)) from error
     spark, frame = replay_plan.frame.sparkSession, replay_plan.frame.where(F.col("queue") == queue)
-    task, name = RestoreTask(restore), f"restoring {target}"
+    task, name = partial(replay_tasks.restore, restore), f"restoring {target}"
     try:
         with progress_bar(
             spark, name, replay_plan.replay_settings.quiet, total=replay_plan.by_source()[queue]

@@ -8,7 +8,7 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -43,16 +43,13 @@ class SparkJob(Protocol):
     NAME: str
     __doc__: str | None
 
-    @property
-    def add_arguments(self) -> Callable[[argparse.ArgumentParser], None]:
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Adds the arguments of this job to those of all jobs."""
 
-    @property
-    def check(self) -> Callable[[argparse.Namespace], None]:
+    def check(self, parsed: argparse.Namespace) -> None:
         """Checks arguments before Spark is started.  Raises BadConfiguration."""
 
-    @property
-    def run(self) -> Callable[[SparkSession, argparse.Namespace], JobReport]:
+    def run(self, spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
         """Runs the job.  Raises BadConfiguration when arguments are not valid, JobRefused."""
 
 
@@ -60,13 +57,11 @@ class JobRefused(Exception):
     """The job cannot be done; the text says why."""
 
 
-@contextlib.contextmanager
-def _embedded_store_running(parsed: argparse.Namespace) -> Iterator[None]:
-    """Runs an embedded store, if --storage names one, as long as the job."""
-    with contextlib.ExitStack() as stack:
-        if parsed.storage and urlsplit(parsed.storage).scheme == "embedded":
-            parsed.storage = stack.enter_context(embedded.running(parsed.storage, make=False))
-        yield
+def _running(storage: str | None) -> contextlib.AbstractContextManager[str | None]:
+    """Runs an embedded store, if this names one, as long as the job."""
+    if storage and urlsplit(storage).scheme == "embedded":
+        return embedded.running(storage, make=False)
+    return contextlib.nullcontext(storage)
 
 
 def run_job(job: SparkJob, parsed: argparse.Namespace) -> JobReport:
@@ -76,7 +71,7 @@ def run_job(job: SparkJob, parsed: argparse.Namespace) -> JobReport:
     """
     job.check(parsed)
     there = SparkSession.getActiveSession() is not None
-    with _embedded_store_running(parsed):
+    with _running(parsed.storage) as parsed.storage:
         began = time.monotonic()
         with session(job.NAME, parsed.master, dict(parsed.conf), parsed.priority) as spark:
             started = None if there else time.monotonic() - began

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -23,8 +23,10 @@ from zaqar_redis.spark.jobs import running
 from zaqar_redis.spark.jobs.arguments import CHUNK_MESSAGES
 from zaqar_redis.spark.options import WRITE, SourceOptions
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
+from zaqar_redis.spark.writing import rows
 
 T = TypeVar("T")
+M = TypeVar("M", bound=rows.Sized)
 
 #: Messages by queue and outcome.
 OutcomeCounts = Counter[tuple[str, str]]
@@ -107,27 +109,9 @@ def by_queue(counts: OutcomeCounts) -> dict[str, dict[str, int]]:
     return found
 
 
-class _Sized(Protocol):
-    @property
-    def size(self) -> int:
-        """Bytes of the body with its attributes."""
-
-
-M = TypeVar("M", bound=_Sized)
-
-
 def chunks(messages: Iterable[M]) -> Iterator[list[M]]:
     """Yields messages in chunks for one round trip: each blocks Redis for a while."""
-    chunk: list[M] = []
-    size = 0
-    for message in messages:
-        if chunk and (len(chunk) == CHUNK_MESSAGES or size + message.size > _CHUNK_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(message)
-        size += message.size
-    if chunk:
-        yield chunk
+    return rows.sized_chunks(messages, CHUNK_MESSAGES, _CHUNK_BYTES)
 
 
 def store_config(given: Mapping[str, str]) -> StoreConfig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -71,9 +71,8 @@ class BatchReader(DataSourceReader):
         with StoreConnections(self._config) as stores:
             plan = _BatchPlanner(self._options, stores)
             ranges = [
-                (snapshot, *self._filtered(*plan.range(snapshot)))
-                for snapshot in plan.snapshots()
-                if self._only is None or snapshot.queue in self._only
+                (snapshot, max(start, self._least), int(min(end, self._most)))
+                for snapshot, start, end in plan.ranges(self._only)
             ]
             return plan.split([each for each in ranges if each[1] < each[2]])
 
@@ -82,9 +81,6 @@ class BatchReader(DataSourceReader):
         if not isinstance(partition, RangePartition):
             return iter(())
         return partition_reader.read(self._config, self._read_spec, partition)
-
-    def _filtered(self, start: int, end: int) -> tuple[int, int]:
-        return max(start, self._least), int(min(end, self._most))
 
 
 class FilteringReader(BatchReader):
@@ -132,17 +128,20 @@ class _BatchPlanner:
         self._stores = stores
         self._selection = QueueSelection(options, stores)
 
-    def snapshots(self) -> list[QueueSnapshot]:
-        """Returns the snapshot of every queue that is read.
+    def ranges(self, only: Container[str] | None) -> Iterator[tuple[QueueSnapshot, int, int]]:
+        """Yields the queues that are read, the first rank of each, and the rank to stop before.
 
-        Raises BadConfiguration when a queue that was named does not exist.
+        *only*: queues that filters leave.  Raises BadConfiguration when a queue that was named
+        does not exist.
         """
         self._selection.check_positions()
-        return self._selection.snapshots()
-
-    def range(self, snapshot: QueueSnapshot) -> tuple[int, int]:
-        """Returns the first rank to read, and the rank to stop before."""
-        return self._selection.start_rank(snapshot, EARLIEST), self._end(snapshot)
+        for snapshot in self._selection.snapshots():
+            if only is None or snapshot.queue in only:
+                yield (
+                    snapshot,
+                    self._selection.start_rank(snapshot, EARLIEST),
+                    self._end(snapshot),
+                )
 
     def _end(self, snapshot: QueueSnapshot) -> int:
         if "endingTimestamp" in self._options.given:
@@ -159,7 +158,7 @@ class _BatchPlanner:
 
     def split(self, ranges: Sequence[tuple[QueueSnapshot, int, int]]) -> list[RangePartition]:
         """Returns partitions with about as many messages each."""
-        counted = [(*each, self._count(*each)) for each in ranges]
+        counted = [(*each, self._selection.count(*each)) for each in ranges]
         total = sum(count for *_, count in counted)
         least = partitions.min_partitions(self._options)
         planned = []
@@ -177,13 +176,7 @@ class _BatchPlanner:
                 for low, high in pairwise(bounds)
                 if low < high
             ]
-        return partitions.interleaved(planned, partitions.by_store)
-
-    def _count(self, snapshot: QueueSnapshot, start: int, end: int) -> int:
-        client = self._stores.client(snapshot.location.uri)
-        return range_reader.count_range(
-            client, self._stores.config.project, snapshot.queue, start, end
-        )
+        return partitions.interleaved(planned, lambda each: each.location.uri)
 
     def _bounds(self, snapshot: QueueSnapshot, start: int, count: int, number: int) -> list[int]:
         """Returns ranks between which there are equally many messages."""

@@ -159,7 +159,9 @@ class _BrowsePlanner(StreamPlanner):
                 replace(full_range, start=low, end=high)
                 for low, high in partitions.split(begin, stop, entry["parts"])
             ]
-        return partitions.interleaved(planned, partitions.by_queue)
+        # Not by store: a sink knows tasks by their number, and when a batch is repeated, a queue
+        # may be in another store.
+        return partitions.interleaved(planned, lambda each: each.queue)
 
 
 class BrowseReader(StreamReader):

@@ -33,9 +33,6 @@ class ClaimPartition(InputPartition):
     queue: str
     claims: tuple[CountedClaim, ...]
 
-    def __post_init__(self) -> None:
-        super().__init__(None)
-
 
 class QueueClaims:
     """Makes and ends claims; a lease renews them.  Methods raise StoreUnavailable."""

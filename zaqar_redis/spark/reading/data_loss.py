@@ -16,6 +16,11 @@ LOG = logging.getLogger(__name__)
 class DataLoss(Exception):
     """Messages to be read are lost; the text says which, where, and names the option."""
 
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(f"{what}; {hint}")
+        #: the text without the option
+        self.what = what
+
 
 _HINT = 'set the option "failOnDataLoss" to false to continue without them'
 
@@ -72,5 +77,5 @@ def queue_deleted(queue: str, epoch: str, offset: int, fail: bool) -> None:
 
 def _lost(what: str, fail: bool, hint: str = _HINT) -> None:
     if fail:
-        raise DataLoss(f"{what}; {hint}")
+        raise DataLoss(what, hint)
     LOG.warning("%s", what, extra={"action": "data_lost"})

@@ -54,9 +54,6 @@ class RangePartition(InputPartition):
     #: of the queue when this was planned
     location: StoreLocation
 
-    def __post_init__(self) -> None:
-        super().__init__(None)
-
 
 def min_partitions(options: SourceOptions) -> int:
     """Returns how many tasks there should be at least."""
@@ -75,16 +72,6 @@ def split(start: int, end: int, count: int) -> list[tuple[int, int]]:
     """Splits a range into so many parts by rank: always into the same ones."""
     bounds = [start + (end - start) * part // count for part in range(count + 1)]
     return list(pairwise(bounds))
-
-
-def by_store(partition: RangePartition) -> str:
-    return partition.location.uri
-
-
-def by_queue(partition: RangePartition) -> str:
-    """Groups batches that may be repeated: by then a queue may be in another store, and a
-    sink knows tasks by their number."""
-    return partition.queue
 
 
 def interleaved(

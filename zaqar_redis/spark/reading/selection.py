@@ -9,9 +9,7 @@ from dataclasses import dataclass
 
 from zaqar_redis import clock, errors, rules
 from zaqar_redis.keyspace.client import CommandRefused
-from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.records import Watermarks
-from zaqar_redis.spark import permissions
 from zaqar_redis.spark.options import TOPIC, SourceOptions
 from zaqar_redis.spark.positions import (
     EARLIEST,
@@ -21,7 +19,8 @@ from zaqar_redis.spark.positions import (
     OffsetPositions,
 )
 from zaqar_redis.spark.reading import data_loss
-from zaqar_redis.spark.stores import StoreConnections, StoreLocation
+from zaqar_redis.spark.stores import StoreConnections, StoreLocation, refused
+from zaqar_redis.storage.redis.bulk import range_reader
 from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
 
 _STARTS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
@@ -91,7 +90,7 @@ class QueueSelection:
             if snapshot is not None:
                 found.append(snapshot)
                 if snapshot.location.uri not in tried:
-                    permissions.check_reading(self._stores, snapshot.location, queue)
+                    self._stores.check_reading(snapshot.location, queue)
                     tried.add(snapshot.location.uri)
             elif self._pattern is None:
                 raise errors.BadConfiguration(
@@ -108,9 +107,7 @@ class QueueSelection:
         try:
             return snapshot_of(self._stores, queue)
         except CommandRefused as error:
-            raise errors.BadConfiguration(
-                f'option "uri": {redact_password(self._stores.config.uri)} refuses: {error}'
-            ) from error
+            raise refused("uri", self._stores.config.uri, error) from error
 
     def start_rank(self, snapshot: QueueSnapshot, default: str) -> int:
         """Returns the first rank to read; *default* is EARLIEST or LATEST.
@@ -126,6 +123,13 @@ class QueueSelection:
         rank, fail = resolve_rank(position, snapshot.watermarks), self._options["failOnDataLoss"]
         return data_loss.starting_rank(
             snapshot.queue, position.epoch, rank, snapshot.watermarks, fail
+        )
+
+    def count(self, snapshot: QueueSnapshot, start: int, end: int) -> int:
+        """Returns how many messages are between these ranks."""
+        client = self._stores.client(snapshot.location.uri)
+        return range_reader.count_range(
+            client, self._stores.config.project, snapshot.queue, start, end
         )
 
     def seek(self, snapshot: QueueSnapshot, created: int) -> int:

@@ -41,12 +41,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, config: StoreConfig, options: SourceOptions, columns: tuple[str, ...]
     ) -> None:
         """Raises BadConfiguration when options do not go together."""
-        for name in self.unsupported:
-            if name in options.given:
-                consume = options["consume"]
-                raise errors.BadConfiguration(
-                    f'option "{name}" means nothing with consume={consume}'
-                )
+        options.none_of(self.unsupported, f"with consume={options['consume']}")
         options.at_most_one_of(_ROWS, _BYTES)  # Spark knows no limit by both
         self._config = config
         self._options = options

@@ -9,16 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import BinaryType, BooleanType, DataType, StructType, TimestampType
 
 from zaqar_redis import rules
 from zaqar_redis.keyspace import envelope
@@ -27,22 +18,22 @@ from zaqar_redis.spark import attributes
 from zaqar_redis.spark.writing import rows
 from zaqar_redis.spark.writing.rows import BadRow
 
-_NUMBER, _TIME, _TEXT = (IntegerType(), LongType()), (TimestampType(),), (StringType(),)
+_TIME = (TimestampType(),)
 #: Columns that make up a message, and their types; see columns.py.
 COLUMNS: dict[str, tuple[DataType, ...]] = {
-    "rank": _NUMBER,
+    "rank": rows.NUMBER,
     "created": _TIME,
     "expires": _TIME,
-    "body": (BinaryType(), StringType()),
-    "ttl": _NUMBER,
-    "delay": _NUMBER,
-    "epoch": _TEXT,
-    "claim_count": _NUMBER,
-    "client_id": _TEXT,
-    "dead_letter_from": _TEXT,
+    "body": rows.COLUMNS["body"],
+    "ttl": rows.NUMBER,
+    "delay": rows.NUMBER,
+    "epoch": rows.TEXT,
+    "claim_count": rows.NUMBER,
+    "client_id": rows.TEXT,
+    "dead_letter_from": rows.TEXT,
     "checksum": (BinaryType(),),
     "encrypted": (BooleanType(),),
-    "attributes": (attributes.SPARK_STRINGS, attributes.SPARK),
+    "attributes": rows.COLUMNS["attributes"],
 }
 REQUIRED = ("rank", "created", "expires", "body")
 
@@ -103,11 +94,19 @@ def _values(column: pa.Array) -> Sequence[Any]:
 def _message(values: tuple[Any, ...], client: bytes) -> ArchivedMessage:
     rank, created, expires, body, ttl, delay, epoch, claims, *rest = values
     who, origin, checksum, encrypted, given = rest
-    for name, value in (("rank", rank), ("created", created), ("expires", expires)):
+    for name, value in zip(REQUIRED, (rank, created, expires, body), strict=True):
         if value is None:
             raise ValueError(f'the column "{name}" is null')
     body = body.encode() if isinstance(body, str) else body
-    _check(body, encrypted, epoch, origin, checksum)
+    # The size is not checked: the body was accepted once, under the limit of that time.
+    if not encrypted:
+        rows.check_json(body)
+    if epoch is not None and not _EPOCH.fullmatch(epoch):
+        raise ValueError(f'the column "epoch" is {epoch!r}; it must be 16 hexadecimal digits')
+    if origin and not rules.is_queue_name(origin):
+        raise ValueError(f'the column "dead_letter_from" has {origin!r}, which is no queue\'s name')
+    if checksum and len(checksum) != _CHECKSUM:
+        raise ValueError(f'the column "checksum" has {len(checksum)} bytes; it must be {_CHECKSUM}')
     new_message = NewMessage(
         body=body,
         checksum=checksum or b"",
@@ -129,24 +128,3 @@ def _message(values: tuple[Any, ...], client: bytes) -> ArchivedMessage:
         size=envelope.body_size(tail),
         encrypted=new_message.encrypted,
     )
-
-
-def _check(
-    body: bytes | None,
-    encrypted: bool | None,
-    epoch: str | None,
-    origin: str | None,
-    checksum: bytes | None,
-) -> None:
-    """Raises ValueError when a value is not valid."""
-    if body is None:
-        raise ValueError('the column "body" is null')
-    # The size is not checked: the body was accepted once, under the limit of that time.
-    if not encrypted:
-        rows.check_json(body)
-    if epoch is not None and not _EPOCH.fullmatch(epoch):
-        raise ValueError(f'the column "epoch" is {epoch!r}; it must be 16 hexadecimal digits')
-    if origin and not rules.is_queue_name(origin):
-        raise ValueError(f'the column "dead_letter_from" has {origin!r}, which is no queue\'s name')
-    if checksum and len(checksum) != _CHECKSUM:
-        raise ValueError(f'the column "checksum" has {len(checksum)} bytes; it must be {_CHECKSUM}')

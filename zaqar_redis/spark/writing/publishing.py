@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from zaqar_redis import clock, errors, rules
+from zaqar_redis import clock, errors
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
 from zaqar_redis.spark.writing import rows
 from zaqar_redis.spark.writing.rows import RowChunk
 from zaqar_redis.storage.redis.bulk.staged_chunks import RedisStagedChunks
-
-_TTL = rules.Limits().default_message_ttl
 
 
 class StagedChunksLost(Exception):
@@ -94,7 +92,7 @@ class _QueuePublisher:
                     token,
                     chunk,
                     size=self._size,
-                    default_ttl=_TTL,
+                    default_ttl=rows.DEFAULT_TTL,
                     encrypted=False,
                 ).run()
         if tokens:

@@ -5,18 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructType,
-)
+from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructType
 
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace import envelope
@@ -31,14 +24,16 @@ EncodedMessage = tuple[int, int, bytes]
 #: Bytes of one round trip, whatever the number of messages: a script blocks Redis.
 _CHUNK_BYTES = 4 * 1024 * 1024
 _LIMITS = rules.Limits()
+#: TTL in seconds when neither row, option nor queue give one: as in the service.
+DEFAULT_TTL = _LIMITS.default_message_ttl
 
-_NUMBER, _TEXT = (IntegerType(), LongType()), (StringType(),)
+NUMBER, TEXT = (IntegerType(), LongType()), (StringType(),)
 #: Columns that may be written, and their types.
 COLUMNS: dict[str, tuple[DataType, ...]] = {
     "body": (BinaryType(), StringType()),
-    "queue": _TEXT,
-    "ttl": _NUMBER,
-    "delay": _NUMBER,
+    "queue": TEXT,
+    "ttl": NUMBER,
+    "delay": NUMBER,
     "attributes": (attributes.SPARK_STRINGS, attributes.SPARK),
 }
 
@@ -144,6 +139,29 @@ def chunks(encoding: RowEncoding, batches: Iterable[pa.RecordBatch]) -> Iterator
                 chunk = RowChunk(chunk.number + 1)
             chunk.add(queue, message, size)
     if chunk.rows:
+        yield chunk
+
+
+class Sized(Protocol):
+    @property
+    def size(self) -> int:
+        """Bytes of the body with its attributes."""
+
+
+M = TypeVar("M", bound=Sized)
+
+
+def sized_chunks(messages: Iterable[M], most: int, most_bytes: int) -> Iterator[list[M]]:
+    """Yields messages in chunks of so many, and so many bytes; a larger one is alone."""
+    chunk: list[M] = []
+    size = 0
+    for message in messages:
+        if chunk and (len(chunk) == most or size + message.size > most_bytes):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(message)
+        size += message.size
+    if chunk:
         yield chunk
 
 

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from zaqar_redis import clock, errors, rules
+from zaqar_redis import clock, errors
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.spark import queue_restore
 from zaqar_redis.spark.options import LEDGER, NONE, SINK, STAGED, WRITE, SourceOptions
@@ -37,9 +37,6 @@ from zaqar_redis.storage.redis.bulk.ledger import BatchDigest, ChunkMismatch, Re
 from zaqar_redis.storage.redis.bulk.staged_chunks import RedisStagedChunks
 
 T = TypeVar("T")
-
-#: TTL in seconds when neither row, option nor queue give one: as in the service.
-DEFAULT_TTL = rules.Limits().default_message_ttl
 
 _DEFAULTS = {WRITE: NONE, SINK: LEDGER}
 
@@ -171,7 +168,7 @@ class _LedgerWriter:
                 chunk=chunk.number,
                 digest=sent.digest,
                 size=chunk.largest[queue],
-                default_ttl=DEFAULT_TTL,
+                default_ttl=rows.DEFAULT_TTL,
                 encrypted=False,
             )
             .run()
@@ -243,7 +240,7 @@ def _put(
             queue,
             chunk.by_queue[queue],
             size=chunk.largest[queue],
-            default_ttl=DEFAULT_TTL,
+            default_ttl=rows.DEFAULT_TTL,
             encrypted=False,
         ).run()
         return True
@@ -291,9 +288,3 @@ def batch_writer(
         return queue_restore.writer(config, options, schema, overwrite)
     plan = write_plan(config, options, schema, overwrite)
     return BatchWriter(plan, options["writeId"] or uuid.uuid4().hex)
-
-
-def stream_writer(
-    config: StoreConfig, options: SourceOptions, schema: StructType, overwrite: bool
-) -> DataSourceStreamArrowWriter:
-    return StreamWriter(write_plan(config, options, schema, overwrite))

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +12,7 @@ from pyspark.sql import functions as F
 
 from zaqar_redis import clock, errors
 from zaqar_redis.keyspace.uris import redact_password
+from zaqar_redis.records import Stats
 from zaqar_redis.spark.jobs.archiving import reading
 from zaqar_redis.spark.options import BATCH, SourceOptions
 from zaqar_redis.spark.reading.selection import QueueSelection
@@ -27,36 +27,17 @@ QUEUES_MAX = 10_000
 
 
 @dataclass(frozen=True)
-class QueueCounters:
-    """What a queue holds now, as its store counts it."""
-
-    queue: str
-    total: int
-    claimed: int
-    delayed: int
-    #: seconds; None: it is empty
-    oldest_age: int | None
-
-    @property
-    def free(self) -> int:
-        return self.total - self.claimed - self.delayed
-
-
-@dataclass(frozen=True)
 class AnalyticsInput:
     #: columns `MESSAGE`
     messages: DataFrame
-    #: by queue; empty for an archive
-    now: Sequence[QueueCounters]
+    #: what stores count now, by queue; empty for an archive
+    now: Mapping[str, Stats]
     live: bool
     #: URI for display, without a password
     named: str
     project: str
     #: the time to which ages are counted
     at: datetime
-
-    def with_messages(self, messages: DataFrame) -> AnalyticsInput:
-        return replace(self, messages=messages)
 
 
 def live_input(spark: SparkSession, source: Mapping[str, str]) -> AnalyticsInput:
@@ -68,7 +49,7 @@ def live_input(spark: SparkSession, source: Mapping[str, str]) -> AnalyticsInput
         selection = QueueSelection(options, stores)
         names = [snapshot.queue for snapshot in selection.snapshots()]
         _check_number(names)
-        now = [_queue_counters(stores, name) for name in names]
+        now = {name: _stats(stores, name) for name in names}
         # Times of messages come from the store's clock.
         seconds, micros = map(int, stores.client(config.uri).command("TIME"))
     given = {**source, "columns": ",".join(_COLUMNS + _OF_CLAIMS)}
@@ -83,30 +64,25 @@ def live_input(spark: SparkSession, source: Mapping[str, str]) -> AnalyticsInput
     )
 
 
-def archive_input(
-    spark: SparkSession,
-    target: str,
-    project: str,
-    queues: Sequence[str] | None,
-    pattern: str | None,
-) -> AnalyticsInput:
-    """Returns an archive as input.
+def archive_input(spark: SparkSession, target: str, source: Mapping[str, str]) -> AnalyticsInput:
+    """Returns the queues of an archive that options of the data source select as input.
 
     Raises BadConfiguration, and JobRefused when files of the archive are missing.
     """
-    archive = reading.opened(spark, target)
-    known = archive.offsets(project, queues)
-    names = [name for name in sorted(known) if pattern is None or re.fullmatch(pattern, name)]
+    # They are checked like those of a live read, but there is no store.
+    options = SourceOptions(BATCH, source)
+    archive = reading.ArchiveReader(spark, target)
+    names = sorted(archive.selected(options))
     _check_number(names)
-    frame = archive.messages(project, names)
+    frame = archive.messages(options["project"], names)
     none = {name: F.lit(None).cast("timestamp") for name in _OF_CLAIMS[:1]}
     claims = none | {_OF_CLAIMS[1]: F.lit(0)}
     return AnalyticsInput(
         messages=_projected(frame.withColumns(claims)),
-        now=(),
+        now={},
         live=False,
         named=redact_password(target),
-        project=project,
+        project=options["project"],
         at=datetime.now(UTC),
     )
 
@@ -124,13 +100,9 @@ def _projected(frame: DataFrame) -> DataFrame:
     return frame.select(*[name for name in _COLUMNS if name != "body"], *_OF_CLAIMS, bodies)
 
 
-def _queue_counters(stores: StoreConnections, queue: str) -> QueueCounters:
-    project = stores.config.project
-
-    def fetch(location: StoreLocation) -> QueueCounters:
-        client = stores.client(location.uri)
-        stats = RedisQueues(client, clock.store).stats(project, queue).run()
-        age = stats.oldest.age if stats.oldest is not None else None
-        return QueueCounters(queue, stats.total, stats.claimed, stats.delayed, age)
+def _stats(stores: StoreConnections, queue: str) -> Stats:
+    def fetch(location: StoreLocation) -> Stats:
+        queues = RedisQueues(stores.client(location.uri), clock.store)
+        return queues.stats(stores.config.project, queue).run()
 
     return stores.with_retry(queue, fetch)

@@ -8,12 +8,13 @@ from datetime import datetime
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from zaqar_redis.spark.jobs.analysing import plots, windows
-from zaqar_redis.spark.jobs.analysing.summary import ReportHeader, Summary
+from zaqar_redis.spark.jobs.analysing.inputs import AnalyticsInput
+from zaqar_redis.spark.jobs.analysing.summary import Summary
 from zaqar_redis.spark.jobs.analysing.tables import PERCENTILES, SOON_SECONDS
 
 
-def page(about: ReportHeader, summary: Summary) -> str:
-    """Returns the HTML of the report."""
+def page(about: AnalyticsInput, window: int, widened_from: int | None, summary: Summary) -> str:
+    """Returns the HTML of the report; windows are in seconds."""
     templates = Environment(
         loader=PackageLoader("zaqar_redis.spark.jobs.analysing", ""),
         autoescape=True,
@@ -29,6 +30,8 @@ def page(about: ReportHeader, summary: Summary) -> str:
     }
     return templates.get_template("report.html").render(
         about=about,
+        window=window,
+        widened_from=widened_from,
         summary=summary,
         plots=plots,
         percentiles=PERCENTILES,

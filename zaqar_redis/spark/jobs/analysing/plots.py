@@ -114,37 +114,35 @@ def backlog(
 
 def histogram(bars: Sequence[int], what: str) -> str:
     """Draws messages by length of time, bars as wide as `HISTOGRAM_EDGES` on a log scale."""
-    plot = _Plot()
-    last = max((at for at, number in enumerate(bars) if number), default=0)
-    first = min((at for at, number in enumerate(bars) if number), default=0)
-    shown = range(first, last + 1)
-    drawn = plot.axes.bar(
-        [at + 0.5 for at in shown], [bars[at] for at in shown], width=0.92, color=_COLOURS[0]
-    )
-    _labels(plot.axes, drawn)
-    ticks = range(first, last + 2)
+    filled = [at for at, number in enumerate(bars) if number] or [0]
+    first, end = filled[0], filled[-1] + 1
+    plot = _bars([at + 0.5 for at in range(first, end)], bars[first:end], 0.92, (first, end))
+    ticks = range(first, end + 1)
     plot.axes.set_xticks(list(ticks), [_edge(at) for at in ticks], rotation=45)
-    _wide_enough(plot.axes, first, last + 1)
-    plot.axes.grid(axis="x", visible=False)
     plot.axes.set_xlabel(what)
-    plot.axes.set_ylabel("messages")
     return plot.svg()
 
 
 def claims(counts: Mapping[int, int]) -> str:
-    plot = _Plot()
     places = list(range(max(counts, default=0) + 1))
-    drawn = plot.axes.bar(
-        places, [counts.get(at, 0) for at in places], width=0.8, color=_COLOURS[0]
-    )
-    _labels(plot.axes, drawn)
+    numbers = [counts.get(at, 0) for at in places]
+    plot = _bars(places, numbers, 0.8, (-0.5, len(places) - 0.5))
     names = [f"{at}+" if at == CLAIMS_MAX else str(at) for at in places]
     plot.axes.set_xticks(places, names)
-    _wide_enough(plot.axes, -0.5, len(places) - 0.5)
-    plot.axes.grid(axis="x", visible=False)
     plot.axes.set_xlabel("how often a message was claimed")
-    plot.axes.set_ylabel("messages")
     return plot.svg()
+
+
+def _bars(
+    places: Sequence[float], numbers: Sequence[int], width: float, ends: tuple[float, float]
+) -> _Plot:
+    """Draws numbers of messages; *ends* are those of the axis below them."""
+    plot = _Plot()
+    _labels(plot.axes, plot.axes.bar(places, numbers, width=width, color=_COLOURS[0]))
+    _wide_enough(plot.axes, *ends)
+    plot.axes.grid(axis="x", visible=False)
+    plot.axes.set_ylabel("messages")
+    return plot
 
 
 def dead_letters(rows: Sequence[tuple[str, str, int]]) -> str:

@@ -23,20 +23,6 @@ OTHERS = "all others"
 
 
 @dataclass(frozen=True)
-class ReportHeader:
-    """What was analysed, and when."""
-
-    #: URI of the store or archive, without a password
-    named: str
-    project: str
-    live: bool
-    at: datetime
-    #: seconds
-    window: int
-    widened_from: int | None
-
-
-@dataclass(frozen=True)
 class ReportTotals:
     messages: int
     bytes: int

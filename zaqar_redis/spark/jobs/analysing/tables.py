@@ -61,8 +61,8 @@ class ReportTables:
         )
         percentiles = {f"age_{name}": F.col("ages")[at] for at, name in enumerate(PERCENTILES)}
         now = self._spark.createDataFrame(
-            [(each.queue, each.total, each.claimed, each.delayed, each.oldest_age)
-             for each in self._given.now],
+            [(queue, each.total, each.claimed, each.delayed, each.oldest and each.oldest.age)
+             for queue, each in self._given.now.items()],
             _NOW,
         )  # fmt: skip
         found = read.withColumns(percentiles).drop("ages").join(now, "queue", "full")

@@ -15,15 +15,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
 from zaqar_redis.spark.jobs.archiving.lock import LockCheck
-from zaqar_redis.spark.jobs.archiving.tables import TableFormat
 from zaqar_redis.spark.jobs.archiving.transaction_log import Manifest, TransactionLog
+
+if TYPE_CHECKING:
+    from zaqar_redis.spark.jobs.archiving.delta import DeltaFormat
 
 
 class Committer:
     def __init__(
-        self, files: HadoopFolder, log: TransactionLog, table: TableFormat | None, held: LockCheck
+        self, files: HadoopFolder, log: TransactionLog, table: DeltaFormat | None, held: LockCheck
     ) -> None:
         self._files = files
         self._log = log

@@ -12,19 +12,23 @@ one replaces.  Readers of a table see the change at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from zaqar_redis.spark.jobs.archiving import damage, layout, transaction_log, verification
 from zaqar_redis.spark.jobs.archiving.commit import Committer
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
-from zaqar_redis.spark.jobs.archiving.tables import TableFormat
 from zaqar_redis.spark.jobs.archiving.transaction_log import (
     ArchiveFile,
     FileStats,
     Manifest,
     TransactionLog,
 )
+
+if TYPE_CHECKING:
+    from zaqar_redis.spark.jobs.archiving.delta import DeltaFormat
 
 #: A folder with more small files is compacted: each file costs a reader a request.
 MANY = 8
@@ -35,29 +39,22 @@ _SMALL = 32 * 1024 * 1024
 _MOST = 128 * 1024 * 1024
 
 
+@dataclass
 class Compactor:
-    def __init__(
-        self,
-        spark: SparkSession,
-        files: HadoopFolder,
-        log: TransactionLog,
-        table: TableFormat | None,
-        committer: Committer,
-    ) -> None:
-        self._spark = spark
-        self._files = files
-        self._log = log
-        self._table = table
-        self._committer = committer
-        #: errors of files that stay as they are, each once
-        self.damaged: dict[str, None] = {}
+    spark: SparkSession
+    files: HadoopFolder
+    log: TransactionLog
+    table: DeltaFormat | None
+    committer: Committer
+    #: errors of files that stay as they are, each once
+    damaged: dict[str, None] = field(default_factory=dict)
 
     def run(self, folders: Iterable[str]) -> Iterator[Manifest]:
         """Compacts the folders that have more than `MANY` small files; yields what it did."""
-        known = self._log.files()
-        current = known.keys() if self._table is None else known.keys() & self._table.files()
+        known = self.log.files()
+        current = known.keys() if self.table is None else known.keys() & self.table.files()
         for folder in sorted(folders):
-            found = (f"{folder}/{name}" for name in self._files.names(folder))
+            found = (f"{folder}/{name}" for name in self.files.names(folder))
             small = {
                 name: known[name] for name in found if name in current and known[name].size < _SMALL
             }
@@ -65,7 +62,7 @@ class Compactor:
                 for group in _groups(small):
                     manifest = self._staged(folder, group)
                     if manifest is not None:
-                        self._committer.commit(manifest)
+                        self.committer.commit(manifest)
                         yield manifest
 
     def _staged(self, folder: str, group: Mapping[str, FileStats]) -> Manifest | None:
@@ -77,28 +74,28 @@ class Compactor:
         except damage.ArchiveDamaged as error:
             # Archiving continues: messages that are not archived would expire.
             self.damaged[str(error)] = None
-            self._files.remove(staged)
+            self.files.remove(staged)
             return None
-        number = self._committer.state.number + 1
+        number = self.committer.state.number + 1
         return Manifest(number, attempt, (file,), replaced=tuple(group))
 
     @damage.read_errors_translated()
     def _merged(self, staged: str, name: str, group: Mapping[str, FileStats]) -> ArchiveFile:
         """Merges files into one, to be named *name*.  Raises damage.ArchiveDamaged."""
-        read = self._spark.read.schema(layout.SCHEMA).options(**layout.READ)
+        read = self.spark.read.schema(layout.SCHEMA).options(**layout.READ)
         (
-            read.parquet(*[self._files.at(each) for each in group])
+            read.parquet(*[self.files.at(each) for each in group])
             .coalesce(1)
             .sortWithinPartitions("epoch", "rank")
             .write.options(**layout.WRITTEN)
-            .parquet(self._files.at(staged))
+            .parquet(self.files.at(staged))
         )
-        merged = read.parquet(self._files.at(staged))
-        ((path, stats),) = verification.found(merged, self._files).items()
+        merged = read.parquet(self.files.at(staged))
+        ((path, stats),) = verification.found(merged, self.files).items()
         archived = sum(each.rows for each in group.values())
         if archived != stats.rows:
             raise damage.ArchiveDamaged(
-                f"{self._files.at(next(iter(group)))} and {len(group) - 1} files beside it: "
+                f"{self.files.at(next(iter(group)))} and {len(group) - 1} files beside it: "
                 f"{archived} messages were archived in them, and {stats.rows} are there"
             )
         return ArchiveFile(path, name, stats.rows, stats.size)

@@ -25,6 +25,7 @@ class DeltaFormat:
         self._writer = f"zaqar-redis-{head.id}"
 
     def commit(self, manifest: Manifest) -> None:
+        """Makes a change in one transaction, unless it, or a later one, was committed."""
         table = self._table()
         last = table.transaction_version(self._writer)
         if last is not None and last >= manifest.number:
@@ -47,6 +48,7 @@ class DeltaFormat:
         )
 
     def files(self) -> list[str]:
+        """Returns the current files, as sorted paths below the archive."""
         # The log has paths escaped as in URIs.
         actions = pa.table(self._table().get_add_actions())
         return sorted(unquote(path) for path in actions.column("path").to_pylist())

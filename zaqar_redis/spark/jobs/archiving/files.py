@@ -97,9 +97,12 @@ class HadoopFolder:
 
     def write(self, name: str, record: dict[str, Any]) -> None:
         """Writes a record.  One that a crash cut off counts as missing."""
+        self.write_text(name, json.dumps(record, indent=1))
+
+    def write_text(self, name: str, text: str) -> None:
         out = self._system.create(self._path(name), True)
         try:
-            out.write(json.dumps(record, indent=1).encode())
+            out.write(text.encode())
         finally:
             out.close()
 

@@ -53,8 +53,9 @@ class ArchivePlanner:
             return None
         watermarks = snapshot.watermarks
         start = watermarks.first if reached is None else self._start(snapshot, reached)
-        count = self._count(snapshot, start) if start < watermarks.next_rank else 0
-        return RankRange(queue, watermarks.epoch, start, watermarks.next_rank, count)
+        end = watermarks.next_rank
+        count = self._selection.count(snapshot, start, end) if start < end else 0
+        return RankRange(queue, watermarks.epoch, start, end, count)
 
     def _start(self, snapshot: QueueSnapshot, reached: QueueOffset) -> int:
         epoch, offset = reached["epoch"], reached["offset"]
@@ -71,20 +72,11 @@ class ArchivePlanner:
             self._lost(error)
 
     def _lost(self, error: data_loss.DataLoss) -> None:
-        what = without_hint(error)
         if self._fail:
-            raise JobRefused(f"{what}; --go-on-after-loss archives what is there now") from error
-        self.losses[what] = None
-
-    def _count(self, snapshot: QueueSnapshot, start: int) -> int:
-        client = self._stores.client(snapshot.location.uri)
-        return range_reader.count_range(
-            client,
-            self._stores.config.project,
-            snapshot.queue,
-            start,
-            snapshot.watermarks.next_rank,
-        )
+            raise JobRefused(
+                f"{error.what}; --go-on-after-loss archives what is there now"
+            ) from error
+        self.losses[error.what] = None
 
     def same(self, ranges: Sequence[RankRange]) -> bool:
         """Returns whether the queues still have the epochs that were planned."""
@@ -119,8 +111,3 @@ class ArchivePlanner:
         project = self._stores.config.project
         found = range_reader.ranks_at(client, project, whole.queue, whole.start, [messages])
         return min(found[0], whole.end) if found else whole.end
-
-
-def without_hint(error: Exception) -> str:
-    """Returns the text of a loss without the hint for users of the data source."""
-    return str(error).partition("; set the option")[0]

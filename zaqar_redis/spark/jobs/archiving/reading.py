@@ -10,11 +10,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs.archiving import damage, layout, tables
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
-from zaqar_redis.spark.jobs.archiving.transaction_log import (
-    ArchiveHeader,
-    FileStats,
-    TransactionLog,
-)
+from zaqar_redis.spark.jobs.archiving.transaction_log import FileStats, TransactionLog
 from zaqar_redis.spark.jobs.archiving.verification import (
     ALWAYS,
     ArchiveFilter,
@@ -25,6 +21,7 @@ from zaqar_redis.spark.jobs.archiving.verification import (
 )
 from zaqar_redis.spark.jobs.running import JobRefused
 from zaqar_redis.spark.offsets import QueueOffset
+from zaqar_redis.spark.options import SourceOptions
 
 #: Tries of a reader whose files are removed while it reads: several compactions of the
 #: same few folders, each just then, are not to be expected.
@@ -36,25 +33,16 @@ _FOLDERS = 32
 _OF_QUEUE = 2
 
 
-def opened(spark: SparkSession, target: str) -> ArchiveReader:
-    """Opens an archive.  Raises BadConfiguration when it or its format's library is missing."""
-    files = HadoopFolder(spark, target)
-    log = TransactionLog(files)
-    head = log.head()
-    if head is None:
-        raise errors.BadConfiguration(f"{files.root} is no archive of queues")
-    return ArchiveReader(spark, files, log, head)
-
-
 class ArchiveReader:
-    def __init__(
-        self, spark: SparkSession, files: HadoopFolder, log: TransactionLog, head: ArchiveHeader
-    ) -> None:
+    def __init__(self, spark: SparkSession, target: str) -> None:
+        """Raises BadConfiguration when the archive or its format's library is missing."""
         self._spark = spark
-        self._files = files
-        self._log = log
-        self._table = tables.opened(files, head)
-        self.format = head.format
+        self._files = HadoopFolder(spark, target)
+        self._log = TransactionLog(self._files)
+        head = self._log.head()
+        if head is None:
+            raise errors.BadConfiguration(f"{self._files.root} is no archive of queues")
+        self._table = tables.opened(self._files, head)
 
     def offsets(self, project: str, queues: Sequence[str] | None = None) -> dict[str, QueueOffset]:
         """Returns by queue ``{"epoch", "offset"}``: the next rank to archive.
@@ -78,6 +66,12 @@ class ArchiveReader:
                     f"in {self._files.root}"
                 )
         return {queue: found[queue] for queue in queues}
+
+    def selected(self, options: SourceOptions) -> dict[str, QueueOffset]:
+        """Returns the same of the queues that options of the data source name, else of all."""
+        found = self.offsets(options["project"], options["subscribe"])
+        pattern = options["subscribePattern"]
+        return {name: at for name, at in found.items() if not pattern or pattern.fullmatch(name)}
 
     def messages(
         self, project: str, queues: Sequence[str] | None = None, dates: Dates = ALWAYS

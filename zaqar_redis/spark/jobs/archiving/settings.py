@@ -35,12 +35,6 @@ class ArchiveSettings:
     quiet: bool = True
 
 
-def check(settings: ArchiveSettings) -> None:
-    """Raises BadConfiguration for settings that are never valid."""
-    if settings.format is not None:
-        tables.check(settings.format)
-
-
 def check_project(files: HadoopFolder, project: str) -> None:
     """Raises JobRefused when the file system can have no folder of the project."""
     folder = layout.project_folder(project)
@@ -66,7 +60,9 @@ def head(files: HadoopFolder, log: TransactionLog, settings: ArchiveSettings) ->
     """
     found = log.head()
     if found is None:
-        return _begun(files, log, settings)
+        if strange := [name for name in files.names("") if not name.startswith(("_", "."))]:
+            raise JobRefused(f"{files.root} is no archive of queues, and has {strange[0]} in it")
+        return log.begin(settings.format or tables.PARQUET)
     if found.format not in tables.FORMATS:
         raise errors.BadConfiguration(
             f"{files.root} is an archive of the format {found.format}, which gets no more "
@@ -77,9 +73,3 @@ def head(files: HadoopFolder, log: TransactionLog, settings: ArchiveSettings) ->
             f"--format: {files.root} was begun with {found.format}, not with {settings.format}"
         )
     return found
-
-
-def _begun(files: HadoopFolder, log: TransactionLog, settings: ArchiveSettings) -> ArchiveHeader:
-    if strange := [name for name in files.names("") if not name.startswith(("_", "."))]:
-        raise JobRefused(f"{files.root} is no archive of queues, and has {strange[0]} in it")
-    return log.begin(settings.format or tables.PARQUET)

@@ -23,8 +23,9 @@ import contextlib
 import functools
 import uuid
 from collections.abc import Container, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Self
+from dataclasses import asdict, dataclass, field
+
+import msgspec
 
 from zaqar_redis import errors
 from zaqar_redis.spark import offsets
@@ -110,17 +111,6 @@ class Manifest:
     #: of a compaction: names of the files that the new one replaces
     replaced: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Self:
-        return cls(
-            record["number"],
-            record["attempt"],
-            tuple(ArchiveFile(**each) for each in record["files"]),
-            record["project"],
-            tuple(RankRange(**each) for each in record["ranges"]),
-            tuple(record["replaced"]),
-        )
-
     @property
     def rows(self) -> int:
         return sum(each.rows for each in self.files)
@@ -172,16 +162,15 @@ class TransactionLog:
     def head(self) -> ArchiveHeader | None:
         """Returns the header; None: no archive.  Raises BadConfiguration for another version."""
         record = self._files.read(HEAD)
-        if record is not None and record["version"] != _VERSION:
+        if record is None:
+            return None
+        if record["version"] != _VERSION:
             raise errors.BadConfiguration(
                 f"{self._files.root} is an archive of version {record['version']}; "
                 f"this program knows version {_VERSION}"
             )
-        if record is None:
-            return None
-        # Archives of earlier versions also name the catalogue of a table.
-        known = {each.name: record[each.name] for each in fields(ArchiveHeader)}
-        return ArchiveHeader(**known)
+        # Archives of earlier versions also name the catalogue of a table, which is passed over.
+        return msgspec.convert(record, ArchiveHeader)
 
     def begin(self, format: str) -> ArchiveHeader:
         head = ArchiveHeader(format, uuid.uuid4().hex)
@@ -203,7 +192,7 @@ class TransactionLog:
         for number in reversed(self._files.numbers(_MANIFESTS)):
             record = self._files.read(_manifest(number))
             if record is not None:
-                return Manifest.of(record)
+                return msgspec.convert(record, Manifest)
         return None
 
     def finished(self, manifest: Manifest, state: ArchiveState) -> None:
@@ -240,7 +229,7 @@ class TransactionLog:
                 files = {name: FileStats(*each) for name, each in record["checkpoint"].items()}
                 return functools.reduce(lambda before, each: each.applied(before), later, files)
             if record is not None:
-                later.insert(0, Manifest.of(record))
+                later.insert(0, msgspec.convert(record, Manifest))
         if following:
             raise JobRefused(
                 f"{self._files.root}: the record of change {following - 1} in {_DONE} is missing, "
@@ -251,7 +240,10 @@ class TransactionLog:
     def replaced(self, existing: Container[str]) -> set[str]:
         """Returns names of files that others, of those *existing*, have lately replaced."""
         done = (self._files.read(_done(number)) for number in self._numbers())
-        recent = [self.manifest(), *(Manifest.of(record) for record in done if record is not None)]
+        recent = [
+            self.manifest(),
+            *(msgspec.convert(record, Manifest) for record in done if record is not None),
+        ]
         return {
             name
             for manifest in recent

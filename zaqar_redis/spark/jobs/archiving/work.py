@@ -4,22 +4,26 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
-from zaqar_redis.spark.jobs.archiving.batches import BatchStager
+from zaqar_redis.spark import offsets
+from zaqar_redis.spark.jobs.archiving import layout, transaction_log, verification
 from zaqar_redis.spark.jobs.archiving.commit import Committer
 from zaqar_redis.spark.jobs.archiving.compaction import Compactor
+from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
 from zaqar_redis.spark.jobs.archiving.plan import ArchivePlanner
 from zaqar_redis.spark.jobs.archiving.settings import ArchiveSettings
-from zaqar_redis.spark.jobs.archiving.transaction_log import Manifest, RankRange
+from zaqar_redis.spark.jobs.archiving.transaction_log import ArchiveFile, Manifest, RankRange
 from zaqar_redis.spark.offsets import QueueOffset
 
 #: Batches between two compactions while a run follows: each leaves files in a folder.
@@ -87,29 +91,62 @@ class ArchiveTotals:
             self.by_queue[each.queue] += each.rows
 
 
+@dataclass(frozen=True)
+class BatchStager:
+    """Reads ranges of queues, and writes their messages to files."""
+
+    spark: SparkSession
+    files: HadoopFolder
+    #: options of the data source, except queues and ranks
+    source: Mapping[str, str]
+
+    def stage(self, number: int, ranges: Sequence[RankRange]) -> Manifest:
+        """Writes a batch, to be change *number*.
+
+        Raises JobRefused, and what Spark raises when it cannot read.
+        """
+        attempt = transaction_log.attempt()
+        folder = f"{transaction_log.STAGED}/{attempt}"
+        starts = {each.queue: offsets.up_to(each.epoch, each.start) for each in ranges}
+        ends = {each.queue: offsets.up_to(each.epoch, each.end) for each in ranges}
+        reader = self.spark.read.format("zaqar").options(
+            **self.source,
+            subscribe=",".join(starts),
+            columns=",".join(layout.COLUMNS),
+            startingOffsets=json.dumps(starts),
+            endingOffsets=json.dumps(ends),
+        )
+        layout.stage(reader.load(), self.files.at(folder))
+        staged = self.spark.read.schema(layout.SCHEMA).parquet(self.files.at(folder))
+        files = tuple(
+            ArchiveFile(
+                staged=name,
+                name=layout.final(name.removeprefix(f"{folder}/"), number, part),
+                rows=stats.rows,
+                size=stats.size,
+            )
+            for part, (name, stats) in enumerate(
+                sorted(verification.found(staged, self.files).items())
+            )
+        )
+        return Manifest(number, attempt, files, self.source["project"], tuple(ranges))
+
+
+@dataclass
 class ArchiveRun:
-    def __init__(
-        self,
-        settings: ArchiveSettings,
-        project: str,
-        planner: ArchivePlanner,
-        stager: BatchStager,
-        committer: Committer,
-        compactor: Compactor,
-    ) -> None:
-        self._settings = settings
-        self._project = project
-        self._planner = planner
-        self._stager = stager
-        self._committer = committer
-        self._compactor = compactor
-        self.totals = ArchiveTotals()
-        #: the signal that ended it early, and the ranks that it left, by queue
-        self.stopped_by: signal.Signals | None = None
-        self.left: dict[str, int] = {}
-        #: folders with new files, and batches, since the last compaction
-        self._touched: set[str] = set()
-        self._uncompacted = 0
+    settings: ArchiveSettings
+    project: str
+    planner: ArchivePlanner
+    stager: BatchStager
+    committer: Committer
+    compactor: Compactor
+    totals: ArchiveTotals = field(default_factory=ArchiveTotals)
+    #: the signal that ended it early, and the ranks that it left, by queue
+    stopped_by: signal.Signals | None = None
+    left: dict[str, int] = field(default_factory=dict)
+    #: folders with new files, and batches, since the last compaction
+    _touched: set[str] = field(default_factory=set)
+    _uncompacted: int = 0
 
     def run(self, stop: StopRequest) -> None:
         """Archives until there is no more, or until *stop* is set.
@@ -123,42 +160,42 @@ class ArchiveRun:
         while not stop.is_set():
             if waiting:
                 waiting = self._batch(waiting)
-            elif self._settings.follow is None:
+            elif self.settings.follow is None:
                 break
             else:
-                stop.wait(self._settings.follow)
+                stop.wait(self.settings.follow)
                 waiting = self._waiting()
-        if stop.by is not None and self._settings.follow is None:
+        if stop.by is not None and self.settings.follow is None:
             self.stopped_by = stop.by
             self.left = {each.queue: each.end - each.start for each in waiting}
         self._compact()
 
     def _waiting(self) -> list[RankRange]:
-        return self._planner.waiting(self._offsets)
+        return self.planner.waiting(self._offsets)
 
     @property
     def _offsets(self) -> dict[str, QueueOffset]:
-        return self._committer.state.of_project(self._project)
+        return self.committer.state.of_project(self.project)
 
     def _resume(self) -> None:
-        manifest = self._committer.resume()
+        manifest = self.committer.resume()
         if manifest is not None:
             self._note(manifest)
             self.totals.resumed += not manifest.replaced
 
     def _batch(self, waiting: Sequence[RankRange]) -> list[RankRange]:
         """Archives a batch; returns what is waiting behind it."""
-        ranges, rest = self._planner.cut(waiting, self._settings.per_batch)
+        ranges, rest = self.planner.cut(waiting, self.settings.per_batch)
         try:
-            manifest = self._stager.stage(self._committer.state.number + 1, ranges)
+            manifest = self.stager.stage(self.committer.state.number + 1, ranges)
         except PySparkException:
-            if self._planner.same(ranges):
+            if self.planner.same(ranges):
                 raise
             # A queue was deleted while it was read: a loss, or to be skipped.
             return self._waiting()
-        self._committer.commit(manifest)
+        self.committer.commit(manifest)
         self._note(manifest)
-        if self._settings.follow is not None and self._uncompacted >= _COMPACT_EVERY:
+        if self.settings.follow is not None and self._uncompacted >= _COMPACT_EVERY:
             self._compact()
         return rest
 
@@ -168,8 +205,8 @@ class ArchiveRun:
         self._uncompacted += 1
 
     def _compact(self) -> None:
-        if self._settings.compact:
-            for manifest in self._compactor.run(self._touched):
+        if self.settings.compact:
+            for manifest in self.compactor.run(self._touched):
                 self.totals.add(manifest)
         self._touched.clear()
         self._uncompacted = 0
@@ -188,10 +225,10 @@ class ArchiveRun:
                 "files after": totals.compacted["after"],
             },
             "offsets": self._offsets,
-            "losses": list(self._planner.losses),
+            "losses": list(self.planner.losses),
         } | ({"damaged": self.damaged} if self.damaged else {})
 
     @property
     def damaged(self) -> list[str]:
         """Errors of archive files that this run found."""
-        return list(self._compactor.damaged)
+        return list(self.compactor.damaged)

@@ -26,7 +26,6 @@ from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocatio
 from zaqar_redis.spark.task_progress import report_progress
 from zaqar_redis.spark.writing import archived, rows
 from zaqar_redis.spark.writing.archived import ArchivedMessage
-from zaqar_redis.spark.writing.sink import DEFAULT_TTL
 from zaqar_redis.storage.redis.bulk.ledger import BatchDigest, ChunkMismatch, RedisLedger
 
 #: Outcomes of a message.
@@ -137,26 +136,18 @@ class _TargetQueue:
             chunk=self._number,
             digest=digest,
             size=max(each.size for each in chunk),
-            default_ttl=DEFAULT_TTL,
+            default_ttl=rows.DEFAULT_TTL,
             encrypted=all(each.encrypted for each in chunk),
         ).run()
 
 
-@dataclass(frozen=True)
-class RestoreTask:
-    """Restores the rows of a task; serialized to tasks."""
+def restore(plan: RestorePlan, batches: Iterator[pa.RecordBatch]) -> RestoreCommitMessage:
+    """Restores the rows of a task.  Raises rows.BadRow, StoreUnavailable."""
 
-    restore: RestorePlan
+    def counted() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch
+            advance(batch.num_rows)
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> RestoreCommitMessage:
-        """Raises rows.BadRow, StoreUnavailable."""
-        with report_progress() as advance:
-            return queue_restore.write(self.restore, _with_progress(batches, advance))
-
-
-def _with_progress(
-    batches: Iterator[pa.RecordBatch], advance: Callable[[int], None]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield batch
-        advance(batch.num_rows)
+    with report_progress() as advance:
+        return queue_restore.write(plan, counted())

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -13,7 +12,7 @@ from typing import Any
 from zaqar_redis import errors, rules
 from zaqar_redis.spark.jobs import arguments
 from zaqar_redis.spark.jobs.arguments import argument
-from zaqar_redis.spark.options import TTL_MAX
+from zaqar_redis.spark.options import TTL_MAX, id_text
 
 _WHAT, _HOW = "what", "how"
 
@@ -23,11 +22,6 @@ def _date(text: str) -> date:
         return date.fromisoformat(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text}: it must be like 2026-11-21") from error
-
-
-def _check_write_id(name: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
-        raise ValueError("it must be 1 to 64 ASCII letters, digits, underscores, dashes and dots")
 
 
 _DAY: Any = {"type": _date, "metavar": "DATE", "group": _WHAT}
@@ -75,7 +69,7 @@ class ReplaySettings:
         "name of this replay (derived from what it reads)",
         metavar="NAME",
         group=_HOW,
-        check=_check_write_id,
+        check=id_text,
     )
     preserve: bool = argument("restore queues as they were", default=False, group=_HOW)
     dry_run: bool = argument("only report what would be done", default=False, group=_HOW)
