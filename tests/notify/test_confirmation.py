@@ -90,10 +90,7 @@ def confirming(mails: RunningMailServer) -> Iterator[servers.RunningService]:
             "smtp_tls": "none",
         },
     }
-    with (
-        servers.redis_server() as redis,
-        servers.service(redis.uri, options=options) as running,
-    ):
+    with servers.redis_server() as redis, servers.service(redis.uri, options=options) as running:
         yield running
 
 

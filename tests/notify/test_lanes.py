@@ -132,10 +132,7 @@ async def _post_beside_a_subscriber_that_hangs(uri: str, project: str) -> None:
         return hung == number and len(found.received) == 2 * number
 
     settings = NotifierSettings(lease=300)
-    async with (
-        endpoint(receive) as found,
-        local_notifier(uri, settings=settings) as (driver, _),
-    ):
+    async with endpoint(receive) as found, local_notifier(uri, settings=settings) as (driver, _):
         await driver.queues.create(project, "q", {})
         await subscribe(driver, project, found.uri("/hangs"), concurrency=8, timeout=60)
         await subscribe(driver, project, found.uri("/"))
@@ -311,9 +308,7 @@ async def _deliver_beside_another_project(uri: str, project: str) -> None:
         await wait_for(lambda: lines("/hangs") == 20)
 
 
-def test_stop_repeats_to_quick_subscribers_only_what_a_slow_one_has_under_way(
-    project: str,
-) -> None:
+def test_stop_repeats_to_quick_subscribers_only_what_a_slow_one_has_under_way(project: str) -> None:
     with servers.redis_server() as server:
         asyncio.run(_stop_beside_a_subscriber_that_hangs(server.uri, project))
 
@@ -376,10 +371,7 @@ async def _give_up_in_a_row(uri: str, project: str, caplog: pytest.LogCaptureFix
         await _wait_for_state(driver, project, id, lambda state: state.failed == 21)
         first, end = lines()  # the next run was too soon for lines of its own
         assert first[0] == "delivery_given_up"
-        assert end == (
-            "deliveries_resumed",
-            "messages are delivered again; 20 had been given up",
-        )
+        assert end == ("deliveries_resumed", "messages are delivered again; 20 had been given up")
 
 
 def test_message_that_expires_between_attempts_is_given_up_with_the_error_of_the_last_one(

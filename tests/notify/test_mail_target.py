@@ -226,9 +226,7 @@ def test_user_logs_in_at_the_server(
     assert PASSWORD not in caplog.text
 
 
-def test_server_that_is_down_is_logged_once_and_not_shown(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_server_that_is_down_is_logged_once_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
     port = servers.free_port()
 
     async def run() -> None:

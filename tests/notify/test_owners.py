@@ -26,10 +26,7 @@ def receiver() -> Iterator[AnsweringEndpoint]:
 @pytest.fixture(scope="module")
 def running() -> Iterator[servers.RunningService]:
     options = {"notification": {"allowed_networks": "127.0.0.0/8"}}
-    with (
-        servers.redis_server() as server,
-        servers.service(server.uri, options=options) as service,
-    ):
+    with servers.redis_server() as server, servers.service(server.uri, options=options) as service:
         yield service
 
 

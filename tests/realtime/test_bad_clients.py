@@ -36,7 +36,7 @@ OPTIONS: dict[str, dict[str, object]] = {
         "allow_publish_for_subscriber": True,
         "allow_history_for_subscriber": True,
         "user_connection_limit": 5,
-    },
+    }
 }
 
 

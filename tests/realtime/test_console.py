@@ -497,9 +497,7 @@ def test_page_names_the_remedy_for_missing_key_admin_mode_or_charts(
         assert httpx.get(f"{service.url}/console/").status_code == 404
 
 
-def test_page_loads_no_foreign_resources_and_is_cacheable(
-    service: servers.RunningService,
-) -> None:
+def test_page_loads_no_foreign_resources_and_is_cacheable(service: servers.RunningService) -> None:
     found = httpx.get(f"{service.url}/console/")
     policy = found.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy

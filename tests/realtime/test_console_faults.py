@@ -34,10 +34,7 @@ def store() -> Iterator[servers.RedisServer]:
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[servers.RunningService]:
-    with (
-        servers.redis_server() as redis,
-        servers.service(redis.uri, options=OPTIONS) as running,
-    ):
+    with servers.redis_server() as redis, servers.service(redis.uri, options=OPTIONS) as running:
         yield running
 
 

@@ -13,15 +13,7 @@ import pytest
 from playwright.sync_api import Page, Response, Route, expect
 
 from tests.conventions.files import ROOT
-from tests.realtime.console_pages import (
-    KEY,
-    VIEWS,
-    Request,
-    api_of,
-    furnish,
-    post,
-    signed_in,
-)
+from tests.realtime.console_pages import KEY, VIEWS, Request, api_of, furnish, post, signed_in
 from tests.support import servers
 
 OPTIONS: dict[str, dict[str, object]] = {

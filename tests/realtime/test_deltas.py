@@ -27,11 +27,7 @@ from zaqar_redis.service.channels import ChannelService
 #: Long enough for a delta to be smaller.
 TEXT = "a text that does not change, and is long enough for that to matter: é€😀"
 DELTA = replace(
-    OPEN,
-    join_leave=False,
-    history_size=300,
-    allowed_delta_types=("fossil",),
-    delta_publish=True,
+    OPEN, join_leave=False, history_size=300, allowed_delta_types=("fossil",), delta_publish=True
 )
 NAMESPACES = {
     "delta": DELTA,

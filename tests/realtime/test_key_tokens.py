@@ -18,9 +18,7 @@ from tests.realtime.streams import StreamingClient, lines
 from tests.support import servers
 from tests.support.backends import Backend
 
-_OPTIONS = key_clients.OPTIONS | {
-    "channels": {"token_hmac_secret_key": SECRET, "project": "first"},
-}
+_OPTIONS = key_clients.OPTIONS | {"channels": {"token_hmac_secret_key": SECRET, "project": "first"}}
 _INVALID = {"code": 3500, "reason": "invalid token"}
 
 

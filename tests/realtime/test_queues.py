@@ -360,9 +360,7 @@ def test_queue_channel_subscriber_is_in_presence(
     asyncio.run(scenario())
 
 
-def test_subscriber_misses_nothing_across_service_restart(
-    queue: str,
-) -> None:
+def test_subscriber_misses_nothing_across_service_restart(queue: str) -> None:
     """Messages of python-zaqarclient reach a subscriber of centrifuge-python."""
     port = servers.free_port()
 

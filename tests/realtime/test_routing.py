@@ -303,10 +303,7 @@ def test_node_has_keys_only_while_connections_have_topics_and_check_knows_them()
             return [*client.keys("zr:{routing}*")]
 
     shell = CommandLine()
-    with (
-        servers.redis_server() as redis,
-        servers.service(redis.uri, options=OPTIONS) as running,
-    ):
+    with servers.redis_server() as redis, servers.service(redis.uri, options=OPTIONS) as running:
         with JsonPeer(running, "ann") as client:
             assert stored(redis) == []
             topic = {"client": client.identity.client, "topic": "news"}

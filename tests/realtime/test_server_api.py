@@ -38,11 +38,7 @@ from zaqar_redis.storage import pools
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 
 OPTIONS: dict[str, dict[str, object]] = {
-    "channels": {
-        "token_hmac_secret_key": SECRET,
-        "api_key": KEY,
-        "namespaces": "chat,bare,json",
-    },
+    "channels": {"token_hmac_secret_key": SECRET, "api_key": KEY, "namespaces": "chat,bare,json"},
     "channels:chat": {
         "presence": True,
         "history_size": 20,

@@ -258,8 +258,7 @@ def kinds(client: SessionClient) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("state", "event"),
-    [cell for cell in cells(SUBSCRIPTION_TRANSITIONS) if cell != LEFT_TWICE],
+    ("state", "event"), [cell for cell in cells(SUBSCRIPTION_TRANSITIONS) if cell != LEFT_TWICE]
 )
 def test_subscription_event_leads_to_the_state_in_the_table(
     harness: NodeHarness,

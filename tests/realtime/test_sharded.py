@@ -14,12 +14,7 @@ import jump
 import pytest
 from oslo_config import cfg
 
-from tests.realtime.conftest import (
-    EngineHarness,
-    RecordingEventHandler,
-    engine,
-    started,
-)
+from tests.realtime.conftest import EngineHarness, RecordingEventHandler, engine, started
 from tests.support import servers
 from tests.support.clock import ManualClock
 from zaqar_redis import clock, errors

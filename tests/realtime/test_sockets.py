@@ -82,9 +82,7 @@ def test_slow_socket_is_closed_and_others_still_get_the_frame(buffered: int, fit
     assert other.written == [b"\x81\x01x"]
 
 
-def test_failing_socket_does_not_stop_delivery_to_others(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_failing_socket_does_not_stop_delivery_to_others(caplog: pytest.LogCaptureFixture) -> None:
     other = RecordingSocket()
     _send_in_one_turn((FailingSocket(), json_frame, [b"x"]), (other, json_frame, [b"x"]))
     assert other.written == [b"\x81\x01x"]

@@ -9,13 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.realtime.sdk_client import (
-    IGNORE_UNCLOSED_SOCKETS,
-    KEY,
-    SECRET,
-    SdkClient,
-    until,
-)
+from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, KEY, SECRET, SdkClient, until
 from tests.realtime.test_queues import QueueRestClient, call_server_api
 from tests.support import servers
 

@@ -216,8 +216,7 @@ def test_cors_headers_name_the_allowed_origin(service: servers.RunningService) -
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/emulation", *(f"/connection/{each}" for each in ("http_stream", "uni_sse"))],
+    "path", ["/emulation", *(f"/connection/{each}" for each in ("http_stream", "uni_sse"))]
 )
 def test_request_of_foreign_origin_is_refused(service: servers.RunningService, path: str) -> None:
     headers = {"Origin": "https://example.com"}

@@ -153,9 +153,7 @@ def test_unidirectional_connect_error_ends_with_disconnect(
         assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (code, reason)
 
 
-def test_stopping_service_disconnects_clients_with_shutdown(
-    redis_server: Backend,
-) -> None:
+def test_stopping_service_disconnects_clients_with_shutdown(redis_server: Backend) -> None:
     channel = f"flood:{uuid.uuid4()}"
     shutdown = disconnect(3001, "shutdown")
     with contextlib.ExitStack() as stack:

@@ -394,9 +394,7 @@ _PUBLIC, _SECRET = new_keys()
         (BusSettings(curve_server_key=_PUBLIC, curve_secret_key=_SECRET), "set both, or none"),
         (
             BusSettings(
-                curve_server_key=_PUBLIC,
-                curve_public_key=new_keys()[0],
-                curve_secret_key=_SECRET,
+                curve_server_key=_PUBLIC, curve_public_key=new_keys()[0], curve_secret_key=_SECRET
             ),
             "it does not belong to bus_curve_secret_key",
         ),

@@ -136,18 +136,14 @@ def _run(redis: Backend | servers.RedisServer, scenario: Scenario) -> None:
     asyncio.run(connected())
 
 
-def test_verb_without_calls_has_ended_when_its_run_is_made(
-    redis_server: Backend,
-) -> None:
+def test_verb_without_calls_has_ended_when_its_run_is_made(redis_server: Backend) -> None:
     async def scenario(verbs: EchoVerbs) -> None:
         assert EndedRun(verbs.nothing()).ends == [("done", None)]
 
     _run(redis_server, scenario)
 
 
-def test_verb_begins_at_once_and_gets_its_answers_without_a_task(
-    redis_server: Backend,
-) -> None:
+def test_verb_begins_at_once_and_gets_its_answers_without_a_task(redis_server: Backend) -> None:
     async def scenario(verbs: EchoVerbs) -> None:
         before = len(asyncio.all_tasks())
         runs = [EndedRun(verbs.echo("a", str(number), "b")) for number in range(20)]
@@ -187,9 +183,7 @@ def test_coroutine_and_pause_are_waited_for(redis_server: Backend) -> None:
     _run(redis_server, scenario)
 
 
-def test_error_of_a_nested_verb_is_raised_where_it_was_yielded(
-    redis_server: Backend,
-) -> None:
+def test_error_of_a_nested_verb_is_raised_where_it_was_yielded(redis_server: Backend) -> None:
     async def scenario(verbs: EchoVerbs) -> None:
         found = await EndedRun(verbs.recovering(verbs.refused())).result()
         assert found == [b"instead"]
