@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -64,12 +63,6 @@ def project(service: servers.RunningService) -> str:
     with api_of(service, "shop") as request:
         furnish(request)
     return "shop"
-
-
-@pytest.fixture
-def api(service: servers.RunningService, project: str) -> Iterator[Request]:
-    with api_of(service, project) as request:
-        yield request
 
 
 def settle(page: Page) -> None:
