@@ -149,8 +149,7 @@ def test_pools_are_created_weighed_rebalanced_drained_and_removed(page: Page, pr
             press(page, "Create")
             expect(page.get_by_role("row", name=name)).to_contain_text("in use")
             expect(dialog).to_be_hidden()
-        unbalanced = "4 queues are not where their weight wants them."
-        expect(page.get_by_text(unbalanced)).to_be_visible()
+        expect(page.get_by_text("Not where their weight wants them: 4 queues.")).to_be_visible()
         press(page, "Rebalance")
         done(page, "Rebalancing has begun.")
         expect(page.get_by_text("Spread by weight.")).to_be_visible()

@@ -82,9 +82,8 @@ async def test_publish_returns_position_and_reaches_subscribers_of_every_worker(
     async with SdkClient(service, "a") as one, SdkClient(service, "b") as two:
         await one.subscribe(channel)
         await two.subscribe(channel)
-        done = await async_api.publish(
-            cent.PublishRequest(channel=channel, data={"n": 1}, tags={"a": "b"})
-        )
+        request = cent.PublishRequest(channel=channel, data={"n": 1}, tags={"a": "b"})
+        done = await async_api.publish(request)
         assert done.offset == 1
         assert done.epoch
         assert await one.next() == await two.next() == ("publication", {"n": 1})
@@ -148,11 +147,8 @@ async def test_user_is_subscribed_unsubscribed_and_disconnected_on_any_worker(
         assert await one.next() == ("publication", "hi")
         await async_api.unsubscribe(cent.UnsubscribeRequest(user=user, channel=channel))
         assert await one.next() == ("unsubscribed", channel)
-        await async_api.disconnect(
-            cent.DisconnectRequest(
-                user=user, disconnect=cent.Disconnect(code=4501, reason="enough")
-            )
-        )
+        enough = cent.Disconnect(code=4501, reason="enough")
+        await async_api.disconnect(cent.DisconnectRequest(user=user, disconnect=enough))
         assert await one.next() == ("disconnected", (4501, "enough"))
         assert other.events.empty()
 
@@ -177,8 +173,7 @@ async def test_channels_and_info_cover_all_workers(
         await one.subscribe(channel)
     found = await async_api.channels(cent.ChannelsRequest(pattern="chat:*"))
     assert found.channels[channel].num_clients == 8
-    none = await async_api.channels(cent.ChannelsRequest(pattern="bare:*"))
-    assert none.channels == {}
+    assert (await async_api.channels(cent.ChannelsRequest(pattern="bare:*"))).channels == {}
 
     async def are_counted() -> bool:
         nodes = (await async_api.info(cent.InfoRequest())).nodes
@@ -216,10 +211,8 @@ def test_batch_replies_to_every_command(service: RunningService, api: cent.Clien
         ("subscribe", {"user": "a", "channel": "queue:no name"}, 107),
         ("publish", {"channel": "json:x", "b64data": "W1tbW1tbW1tbW1tbW1tb" * 5000}, 107),  # deep
         ("broadcast", {"data": 1}, 107),
-        ("history", {"channel": "bare:x"}, 108),
-        ("history_remove", {"channel": "bare:x"}, 108),
-        ("presence", {"channel": "bare:x"}, 108),
-        ("presence_stats", {"channel": "bare:x"}, 108),
+        *(("history", {"channel": "bare:x"}, 108), ("history_remove", {"channel": "bare:x"}, 108)),
+        *(("presence", {"channel": "bare:x"}, 108), ("presence_stats", {"channel": "bare:x"}, 108)),
         ("history", {"channel": "chat:x", "reverse": True, "since": {"offset": 0}}, 107),
         ("disconnect", {}, 107),
         ("disconnect", {"user": "a", "disconnect": {"code": 1000}}, 107),
@@ -390,8 +383,7 @@ def test_caller_that_leaves_at_once_is_served_all_the_same(
             )
 
     def published() -> int:
-        found = call_api(service, "history", {"channel": channel})
-        return int(found.json()["result"]["offset"])
+        return int(call_api(service, "history", {"channel": channel}).json()["result"]["offset"])
 
     servers.wait_for(lambda: published() == 20, "all publications")
 
