@@ -52,12 +52,12 @@ def _paused(server: RedisServer) -> Iterator[None]:
         server.signal(signal.SIGCONT)
 
 
-async def _back(client: keyspace.AsyncClient, *command: str) -> Any:
+async def _back(call: Callable[[], Awaitable[Any]]) -> Any:
     """Waits until the store answers; returns its reply."""
     async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(errors.StoreUnavailable):
-                return await client.command(*command)
+                return await call()
             await asyncio.sleep(0.01)
 
 
@@ -132,7 +132,7 @@ async def test_failed_connection_is_logged_with_its_reason(
 
 async def test_commands_to_a_hanging_store_time_out(server: RedisServer) -> None:
     async with _client(server, QUICK) as client:
-        await _back(client, "PING")
+        await _back(partial(client.command, "PING"))
         with _paused(server):
             start = time.monotonic()
             got = await _outcomes([client.command("ECHO", "a") for _ in range(20)])
@@ -143,7 +143,7 @@ async def test_commands_to_a_hanging_store_time_out(server: RedisServer) -> None
             assert str(lost.value.__cause__) == "no answer within 0.5 s"
             # From now on commands fail at once: there is no connection.
             assert await _outcomes([client.command("PING")]) == [errors.StoreUnavailable]
-        assert await _back(client, "ECHO", "b") == b"b"
+        assert await _back(partial(client.command, "ECHO", "b")) == b"b"
 
 
 async def test_command_that_follows_one_that_timed_out_is_not_sent_over_the_same_connection(
@@ -152,7 +152,7 @@ async def test_command_that_follows_one_that_timed_out_is_not_sent_over_the_same
     """It would get the reply of the other one."""
     following: list[asyncio.Future[Any]] = []
     async with _client(server, QUICK) as client:
-        await _back(client, "PING")
+        await _back(partial(client.command, "PING"))
         with _paused(server):
             late = asyncio.ensure_future(client.command("ECHO", "late"))
             late.add_done_callback(
@@ -193,7 +193,7 @@ async def test_commands_to_a_killed_store_fail_at_once_and_work_after_its_restar
                     assert await _outcomes([*waiting]) == [errors.StoreUnavailable] * 20
             assert await _outcomes([client.command("PING")]) == [errors.StoreUnavailable]
             server.start()
-            await _back(client, "PING")
+            await _back(partial(client.command, "PING"))
             release = Script("claim_delete")(QueueKeys("p", "q"), now=0, claim="c")
             assert await client.call(release) == 0
 
@@ -342,12 +342,7 @@ async def test_driver_starts_while_the_store_is_unreachable(server: RedisServer)
         with pytest.raises(errors.StoreUnavailable):
             await call()
     server.start()
-    async with asyncio.timeout(60):
-        while True:
-            with contextlib.suppress(errors.StoreUnavailable):
-                await driver.ping()
-                break
-            await asyncio.sleep(0.01)
+    await _back(driver.ping)
     assert await driver.queues.create("p", "q", {})
     await driver.close()
     with pytest.raises(errors.StoreUnavailable):
@@ -376,17 +371,19 @@ def test_blocking_client_goes_on_to_watch_the_memory_of_a_store_that_was_busy(
     server: RedisServer,
 ) -> None:
     client = blocking.client(server.uri, BatchSettings(memory_share=0.5))
-    create = partial(Script("queue_create"), now=0, epoch="0" * 16, metadata="{}")
+    create = Script("queue_create")(QueueKeys("p", "q"), now=0, epoch="0" * 16, metadata="{}")
+    is_busy = partial(_fails, errors.StoreRefuses, partial(client.command, "PING"))
+    is_full = partial(_fails, errors.StoreFull, partial(client.call, create))
     with server.client() as admin, ThreadPoolExecutor(1) as thread:
         admin.config_set("lua-time-limit", 1)
         busy = thread.submit(_run_forever, server)
-        servers.wait_for(partial(_is_busy, client), "the server to be busy")
+        servers.wait_for(is_busy, "the server to be busy")
         with pytest.raises(errors.StoreRefuses):  # when it looks at the memory
-            client.call(create(QueueKeys("p", "q")))
+            client.call(create)
         admin.script_kill()
         busy.result()
         admin.config_set("maxmemory", 2 * admin.info("memory")["used_memory"] - 1)
-        servers.wait_for(partial(_refuses, client, create), "the client to look again")
+        servers.wait_for(is_full, "the client to look again")
     client.close()
 
 
@@ -395,18 +392,10 @@ def _run_forever(server: RedisServer) -> None:
         client.eval("while true do end", 0)
 
 
-def _is_busy(client: blocking.BlockingClient) -> bool:
+def _fails(error: type[Exception], call: Callable[[], object]) -> bool:
     try:
-        client.command("PING")
-    except errors.StoreRefuses:
-        return True
-    return False
-
-
-def _refuses(client: blocking.BlockingClient, create: Callable[..., Any]) -> bool:
-    try:
-        client.call(create(QueueKeys("p", "q")))
-    except errors.StoreFull:
+        call()
+    except error:
         return True
     return False
 
