@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import gc
+import inspect
 import os
 import signal
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Coroutine, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.nightly)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs a test that is a coroutine: in the event loop of its fixtures, or in one of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = pyfuncitem.funcargs
+    runner = given.get("runner")
+    run = runner.run if isinstance(runner, asyncio.Runner) else asyncio.run
+    test = pyfuncitem.obj(**{name: given[name] for name in pyfuncitem._fixtureinfo.argnames})
+    run(_in_time(test))
+    return True
+
+
+async def _in_time(test: Coroutine[Any, Any, None]) -> None:
+    """Ends before pytest's time-out, which a callback of the event loop could swallow."""
+    async with asyncio.timeout(110):
+        await test
+
+
 def pytest_xdist_make_scheduler(
     config: pytest.Config, log: Any
 ) -> scheduling.SharedServersScheduling | None:
@@ -108,6 +129,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the store of the services that tests share; another than the default leaves out what"
         " does not use it (default: %(default)s)",
     )
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    """The event loop of fixtures that need one, and of their test if it is a coroutine."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture
+def server() -> Iterator[servers.RedisServer]:
+    """A Redis that a test may stop, flush and kill."""
+    with servers.redis_server() as own:
+        yield own
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,21 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.support.stores import ContractStore
 from zaqar_redis.notify.target import Delivery
 from zaqar_redis.records import Message, Subscription
 from zaqar_redis.service.subscription_options import SubscriptionOptions
+
+
+def subscribe(store: ContractStore, subscriber: str, **options: Any) -> str:
+    """Returns the id of a subscription to the queue "q"."""
+    assert store.driver.subscriptions
+    created = store.driver.subscriptions.create(
+        store.project, "q", subscriber, ttl=3600, options=options, delivers=True
+    )
+    id = store.run(created)
+    assert id
+    return id
 
 
 def delivery(
@@ -21,15 +33,7 @@ def delivery(
 ) -> Delivery:
     options = raw or {}
     messages = [
-        Message(
-            id=f"message-{rank}",
-            rank=rank,
-            age=0,
-            ttl=300,
-            body=json.dumps(body).encode(),
-            created=0,
-            expires=300_000,
-        )
+        Message(f"message-{rank}", rank, 0, 300, json.dumps(body).encode(), 0, 300_000)
         for rank, body in enumerate(bodies)
     ]
     return Delivery(

@@ -42,6 +42,10 @@ class WebhookEndpoint(NamedTuple):
     accepted: list[bool]
     ended: asyncio.Queue[bool]
 
+    def count(self, path: str) -> int:
+        """Returns how many requests for this path came."""
+        return sum(path in request.line for request in self.received)
+
     def uri(self, path: str = "/", scheme: str = "http", host: str = "127.0.0.1") -> str:
         return f"{scheme}://{host}:{self.port}{path}"
 

@@ -3,21 +3,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import uuid
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 import pytest
 
-from tests.notify.mail_server import RunningMailServer, mail_server
+from tests.notify.mail_server import RunningMailServer, running_mail_server
 from tests.support import servers
+from tests.support.receivers import AnsweringEndpoint
 from zaqar_redis import conf as configuration
 from zaqar_redis.api.app import App
 from zaqar_redis.api.composition import ServiceParts, compose
@@ -30,49 +27,15 @@ KEY = "a key for the tests of confirmations"
 PAGE = "https://cloud.example.org/confirm"
 
 
-class DocumentReceiver(ThreadingHTTPServer):
-    """A real endpoint, which records the documents that it gets."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _DocumentHandler)
-        self.documents: list[dict[str, Any]] = []
-
-    def of(self, kind: str, path: str = "/hook") -> list[dict[str, Any]]:
-        return [
-            each for each in self.documents if (each["Message_Type"], each["path"]) == (kind, path)
-        ]
-
-
-class _DocumentHandler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        cast(DocumentReceiver, self.server).documents.append(document | {"path": self.path})
-        self.send_response(204)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """It is no output of tests."""
-
-
-@pytest.fixture
-def receiver() -> Iterator[DocumentReceiver]:
-    with servers.http_server(DocumentReceiver()) as found:
-        yield found
+def documents(receiver: AnsweringEndpoint, kind: str, path: str = "/hook") -> list[dict[str, Any]]:
+    found = zip(receiver.documents(), receiver.paths, strict=True)
+    return [each for each, where in found if (each["Message_Type"], where) == (kind, path)]
 
 
 @pytest.fixture(scope="module")
 def mails() -> Iterator[RunningMailServer]:
-    loop, running = asyncio.new_event_loop(), mail_server()
-    thread = Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        yield asyncio.run_coroutine_threadsafe(running.__aenter__(), loop).result(30)
-        ended = running.__aexit__(None, None, None)
-        asyncio.run_coroutine_threadsafe(ended, loop).result(30)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+    with running_mail_server() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -90,10 +53,7 @@ def confirming(mails: RunningMailServer) -> Iterator[servers.RunningService]:
             "smtp_tls": "none",
         },
     }
-    with (
-        servers.redis_server() as redis,
-        servers.service(redis.uri, options=options) as running,
-    ):
+    with servers.redis_server() as redis, servers.service(redis.uri, options=options) as running:
         yield running
 
 
@@ -157,19 +117,18 @@ def http() -> Iterator[httpx.Client]:
 @pytest.mark.parametrize("source", ["/v2/queues/orders", "/v2/topics/orders"])
 def test_webhook_gets_messages_from_its_confirmation_to_its_end(
     confirming: servers.RunningService,
-    receiver: DocumentReceiver,
+    receiver: AnsweringEndpoint,
     http: httpx.Client,
     project: str,
     source: str,
 ) -> None:
     client = ConfirmingClient(http, confirming.url, project, source)
-    base = f"http://127.0.0.1:{receiver.server_port}"
-    id = client.subscribe(f"{base}/hook")
-    client.confirm(client.subscribe(f"{base}/witness"))
+    id = client.subscribe(f"{receiver.uri}hook")
+    client.confirm(client.subscribe(f"{receiver.uri}witness"))
 
     def asked(kind: str) -> dict[str, Any]:
-        servers.wait_for(lambda: bool(receiver.of(kind)), kind)
-        return receiver.of(kind)[0]
+        servers.wait_for(lambda: bool(documents(receiver, kind)), kind)
+        return documents(receiver, kind)[0]
 
     def post_seen(body: str) -> None:
         """Posts, and returns when the message was delivered to those that are to get it."""
@@ -178,7 +137,7 @@ def test_webhook_gets_messages_from_its_confirmation_to_its_end(
         servers.wait_for(lambda: all(body in bodies(each) for each in seen), body)
 
     def bodies(path: str) -> list[str]:
-        return [each["body"] for each in receiver.of("Notification", path)]
+        return [each["body"] for each in documents(receiver, "Notification", path)]
 
     first = asked("SubscriptionConfirmation")
     assert not client.is_confirmed(id)
@@ -221,26 +180,22 @@ def test_mail_address_confirms_by_the_link_to_the_page_of_the_operator(
     assert all(each == ["ann@example.org"] for each in mails.recipients)
 
 
-def test_mail_address_that_could_not_confirm_is_refused(project: str) -> None:
+async def test_mail_address_that_could_not_confirm_is_refused(project: str) -> None:
     settings = ApiSettings(
         signing_key=KEY, notifier=NotifierSettings(in_service=False, require_confirmation=True)
     )
-
-    async def create() -> httpx.Response:
-        app = App(compose(settings, ServiceParts(load("memory://", {}))))
-        await app.process_startup(None, None)
-        try:
-            transport = httpx.ASGITransport(cast(Any, app))
-            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-                return await client.post(
-                    "/v2/queues/q/subscriptions",
-                    json={"subscriber": "mailto:ann@example.org"},
-                    headers={"Client-ID": str(uuid.uuid4()), "X-Project-ID": project},
-                )
-        finally:
-            await app.process_shutdown(None, None)
-
-    refused = asyncio.run(create())
+    app = App(compose(settings, ServiceParts(load("memory://", {}))))
+    await app.process_startup(None, None)
+    try:
+        transport = httpx.ASGITransport(cast(Any, app))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            refused = await client.post(
+                "/v2/queues/q/subscriptions",
+                json={"subscriber": "mailto:ann@example.org"},
+                headers={"Client-ID": str(uuid.uuid4()), "X-Project-ID": project},
+            )
+    finally:
+        await app.process_shutdown(None, None)
     assert refused.status_code == 400
     assert "external_confirmation_url" in refused.json()["description"]
 

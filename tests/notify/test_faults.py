@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.contract.test_deliveries import state
+from tests.contract.test_deliveries import state, update
+from tests.notify import deliveries
 from tests.notify.fault_endpoint import FaultEndpoint, fault_endpoint
 from tests.notify.mail_server import running_mail_server
 from tests.support import servers
 from tests.support.notifiers import notifier
 from tests.support.stores import ContractStore, PooledContractStore, opened
-from zaqar_redis.records import SubscriptionChanges
 
 #: A process that was killed is replaced soon, and the endpoint is on this host.
 OPTIONS = {"notification": {"lease": 1, "allowed_networks": "127.0.0.0/8"}}
@@ -32,26 +32,8 @@ def endpoint() -> Iterator[FaultEndpoint]:
 
 
 def subscribe(store: ContractStore, subscriber: str, **options: Any) -> str:
-    assert store.driver.subscriptions
-    id = store.run(
-        store.driver.subscriptions.create(
-            store.project,
-            "q",
-            subscriber,
-            ttl=3600,
-            options={"timeout": 0.5, "_retry_policy": PATIENT, **options},
-            delivers=True,
-        )
-    )
-    assert id
-    return id
-
-
-def update(store: ContractStore, id: str, **changes: Any) -> None:
-    assert store.driver.subscriptions
-    assert store.run(
-        store.driver.subscriptions.update(store.project, "q", id, SubscriptionChanges(**changes))
-    )
+    given = {"timeout": 0.5, "_retry_policy": PATIENT, **options}
+    return deliveries.subscribe(store, subscriber, **given)
 
 
 def post(store: ContractStore, first: int, number: int) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subscriptions of queues to queues: each message arrives once and in order, whoever dies."""
+"""Subscriptions of queues to queues and topics: each message comes once and in order."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import random
 
 import pytest
 
-from tests.contract.test_deliveries import state, subscribe
+from tests.contract.test_deliveries import state
+from tests.notify.deliveries import subscribe
 from tests.support import servers
+from tests.support.backends import Backend
 from tests.support.notifiers import notifier
-from tests.support.stores import ContractStore
+from tests.support.stores import ContractStore, opened
+from zaqar_redis import rules
 
 #: A process that was killed is replaced soon.
 OPTIONS = {"notification": {"lease": 1}}
@@ -23,7 +26,7 @@ def test_killed_notifiers_forward_each_message_once_and_in_order(
     chosen = random.Random(18)
     targets = ["copy1", "copy2", "copy3"]
     for target in targets:
-        subscribe(store, f"queue:{target}", ttl=3600)
+        subscribe(store, f"queue:{target}")
     with notifier(server.uri, OPTIONS) as one, notifier(server.uri, OPTIONS) as other:
         posted = 0
         for _ in range(6):
@@ -41,7 +44,7 @@ def test_killed_notifiers_forward_each_message_once_and_in_order(
 def test_killed_store_loses_and_doubles_no_delivery(
     server: servers.RedisServer, store: ContractStore
 ) -> None:
-    subscribe(store, "queue:copy", ttl=3600)
+    subscribe(store, "queue:copy")
     with notifier(server.uri, OPTIONS):
         for n in range(100):
             store.post(str(n))
@@ -57,7 +60,7 @@ def test_killed_store_loses_and_doubles_no_delivery(
 def test_loop_of_subscriptions_ends_and_says_so(
     server: servers.RedisServer, store: ContractStore
 ) -> None:
-    id = subscribe(store, "queue:q", ttl=3600)
+    id = subscribe(store, "queue:q")
     with notifier(server.uri, OPTIONS):
         store.post("a")
         servers.wait_for(lambda: state(store, id).failed == 1, "the end of the loop")
@@ -69,7 +72,7 @@ def test_message_that_the_other_queue_does_not_take_fails_alone(
     server: servers.RedisServer, store: ContractStore
 ) -> None:
     store.create("small", _max_messages_post_size=50)
-    id = subscribe(store, "queue:small", ttl=3600)
+    id = subscribe(store, "queue:small")
     store.post("a", "x" * 100, "b")
     with notifier(server.uri, OPTIONS) as running:
         servers.wait_for(lambda: store.listed("small") == ["a", "b"], "the small ones")
@@ -82,3 +85,30 @@ def test_message_that_the_other_queue_does_not_take_fails_alone(
         servers.wait_for(lambda: len(store.listed("small")) == 1, "the replayed one")
         assert running.end() == 0
     assert state(store, id).pending == 0
+
+
+def test_published_messages_reach_every_subscribed_queue(
+    redis_server: Backend, project: str
+) -> None:
+    topic, targets = rules.topic("news"), ["one", "two"]
+    expected = [str(number) for number in range(30)]
+    with opened(redis_server.uri, project) as store:
+        store.clock.now = 0  # processes share the store's
+        queues, subscriptions = store.driver.queues, store.driver.subscriptions
+        assert subscriptions
+        store.run(queues.create(project, topic, {"_history_size": 1}))
+        for target in targets:
+            subscriber = f"queue:{target}"
+            created = subscriptions.create(
+                project, topic, subscriber, ttl=600, options={}, delivers=True
+            )
+            assert store.run(created)
+        for number in expected:
+            store.post(number, queue=topic)
+        with notifier(redis_server.uri):
+            servers.wait_for(
+                lambda: all(store.listed(target) == expected for target in targets),
+                "all messages in all targets",
+            )
+        assert store.listed(topic) == expected[-1:]
+        assert [queue.name for queue in store.queues().items] == targets

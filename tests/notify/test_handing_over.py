@@ -12,7 +12,14 @@ import signal
 import pytest
 
 from tests.notify.endpoints import ReceivedRequest, Writer, answer, endpoint
-from tests.notify.local_notifier import local_notifier, post, subscribe, wait_for
+from tests.notify.local_notifier import (
+    local_notifier,
+    post,
+    set_paused,
+    subscribe,
+    wait_for,
+    wait_for_state,
+)
 from tests.support import servers
 from tests.support.notifiers import notifier
 from zaqar_redis.notify import notifier as notifier_module
@@ -20,7 +27,6 @@ from zaqar_redis.notify import source as source_module
 from zaqar_redis.notify import store_watch
 from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.notifier import NotifierSettings
-from zaqar_redis.records import SubscriptionChanges
 from zaqar_redis.storage.deliveries import DeliveryReads, DeliveryStep, SettledDeliveries
 
 #: Nobody waits for the end of the lease.
@@ -46,22 +52,16 @@ class _Bodies:
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_stop_beside_a_subscriber_that_hangs_delays_no_other_and_repeats_nothing(
-    project: str, monkeypatch: pytest.MonkeyPatch, ordered: bool
+async def test_stop_beside_a_subscriber_that_hangs_delays_no_other_and_repeats_nothing(
+    uri: str, project: str, monkeypatch: pytest.MonkeyPatch, ordered: bool
 ) -> None:
     monkeypatch.setattr(notifier_module, "_KEPT_SECONDS", 0.1)
-    with servers.redis_server() as server:
-        asyncio.run(_stop_one_of_two(server.uri, project, ordered=ordered))
-
-
-async def _stop_one_of_two(uri: str, project: str, *, ordered: bool) -> None:
     came = _Bodies()
     async with endpoint(came.receive) as found, contextlib.AsyncExitStack() as stack:
         leaver = contextlib.AsyncExitStack()
         driver, _ = await leaver.enter_async_context(
             local_notifier(uri, settings=SETTINGS, grace=120)
         )
-        await driver.queues.create(project, "q", {})
         hangs = found.uri("/hangs")
         slow = await subscribe(driver, project, hangs, timeout=60, ordered=ordered)
         await subscribe(driver, project, found.uri("/quick"))
@@ -74,25 +74,15 @@ async def _stop_one_of_two(uri: str, project: str, *, ordered: bool) -> None:
         assert not leaving.done()
         came.released.set()
         await leaving
-        assert other.subscription_deliveries
-        async with asyncio.timeout(60):
-            while True:
-                [state] = await other.subscription_deliveries.states(project, "q", [slow])
-                if (state.delivered, state.pending) == (2, 0):
-                    break
-                await asyncio.sleep(0.01)
+        await wait_for_state(other, project, slow, lambda state: state.delivered == 2)
+        await wait_for_state(other, project, slow, lambda state: state.pending == 0)
     assert (len(came.hangs), len(came.quick)) == (2, 2)
 
 
-def test_batch_that_is_refused_during_a_stop_is_delivered_by_the_next_notifier(
-    project: str, monkeypatch: pytest.MonkeyPatch
+async def test_batch_that_is_refused_during_a_stop_is_delivered_by_the_next_notifier(
+    uri: str, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_module, "_HELD_SECONDS", 0.05)
-    with servers.redis_server() as server:
-        asyncio.run(_refuse_a_batch_during_a_stop(server.uri, project))
-
-
-async def _refuse_a_batch_during_a_stop(uri: str, project: str) -> None:
     refused, released, bodies = asyncio.Event(), asyncio.Event(), set[str]()
 
     async def receive(request: ReceivedRequest, writer: Writer) -> None:
@@ -111,15 +101,10 @@ async def _refuse_a_batch_during_a_stop(uri: str, project: str) -> None:
         driver, leaving = await leaver.enter_async_context(
             local_notifier(uri, settings=SETTINGS, grace=0.5)
         )
-        await driver.queues.create(project, "q", {})
         how = {"timeout": 60, "batch": 10, "concurrency": 1}
         id = await subscribe(driver, project, found.uri(), **how)
         await post(driver, project, *[b'"%d"' % n for n in range(10)])
-        assert driver.subscription_deliveries
-        states = driver.subscription_deliveries.states
-        async with asyncio.timeout(60):
-            while (await states(project, "q", [id]))[0].pending < 10:  # noqa: ASYNC110  # of Redis
-                await asyncio.sleep(0.01)
+        await wait_for_state(driver, project, id, lambda state: state.pending >= 10)
         left = asyncio.create_task(leaver.aclose())
         await wait_for(lambda: leaving._is_stopping)
         refused.set()
@@ -141,33 +126,21 @@ class _StuckQueue(LeasedQueue):
         return await super().step(settled, reads)
 
 
-def test_stop_during_a_step_that_is_not_sent_loses_nothing(
-    project: str, monkeypatch: pytest.MonkeyPatch
+async def test_stop_during_a_step_that_is_not_sent_loses_nothing(
+    uri: str, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifier_module, "LeasedQueue", _StuckQueue)
     monkeypatch.setattr(notifier_module, "_KEPT_SECONDS", 0.1)
-    with servers.redis_server() as server:
-        asyncio.run(_stop_while_stuck(server.uri, project))
-
-
-async def _stop_while_stuck(uri: str, project: str) -> None:
     came = _Bodies()
     async with endpoint(came.receive) as found:
         async with local_notifier(uri, settings=SETTINGS, grace=0.2) as (driver, _):
-            await driver.queues.create(project, "q", {})
             await subscribe(driver, project, found.uri("/hangs"), timeout=60)
             paused = await subscribe(driver, project, found.uri("/quick"))
-            assert driver.subscriptions
-            assert await driver.subscriptions.update(
-                project, "q", paused, SubscriptionChanges(paused=True)
-            )
+            await set_paused(driver, project, paused, paused=True)
             await post(driver, project, b"1")
             await wait_for(lambda: _StuckQueue.is_stuck and len(came.hangs) == 1)
         async with local_notifier(uri, settings=SETTINGS) as (driver, _):
-            assert driver.subscriptions
-            assert await driver.subscriptions.update(
-                project, "q", paused, SubscriptionChanges(paused=False)
-            )
+            await set_paused(driver, project, paused, paused=False)
             await wait_for(lambda: len(came.quick) == 1)
             came.released.set()
 
@@ -178,21 +151,15 @@ def test_hangup_stops_a_notifier_as_sigterm_does() -> None:
         assert "notifier stops" in running.log.read_text()
 
 
-def test_store_that_stands_still_begins_no_attempts_and_repeats_nothing(
-    project: str, monkeypatch: pytest.MonkeyPatch
+async def test_store_that_stands_still_begins_no_attempts_and_repeats_nothing(
+    server: servers.RedisServer, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_watch, "_AWAY_SECONDS", 0.05)
-    with servers.redis_server() as server:
-        asyncio.run(_pause_store(server, project))
-
-
-async def _pause_store(server: servers.RedisServer, project: str) -> None:
     number = 400
     async with (
         endpoint(answer(204)) as found,
         local_notifier(server.uri, settings=SETTINGS) as (driver, notifier),
     ):
-        await driver.queues.create(project, "q", {})
         await subscribe(driver, project, found.uri(), rate=100)
         await post(driver, project, *[b"%d" % n for n in range(number)])
         await wait_for(lambda: len(found.received) > 5)
@@ -210,16 +177,10 @@ async def _pause_store(server: servers.RedisServer, project: str) -> None:
     assert len(found.received) == len({each.body for each in found.received}) == number
 
 
-def test_endpoint_that_is_gone_has_one_line_whatever_is_under_way(
-    project: str, caplog: pytest.LogCaptureFixture
+async def test_endpoint_that_is_gone_has_one_line_whatever_is_under_way(
+    uri: str, project: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with servers.redis_server() as server, caplog.at_level(logging.WARNING):
-        asyncio.run(_answer_gone(server.uri, project))
-    actions = [getattr(record, "action", "") for record in caplog.records]
-    assert actions.count("subscription_gone") == 1
-
-
-async def _answer_gone(uri: str, project: str) -> None:
+    caplog.set_level(logging.WARNING)
     all_came, gone = asyncio.Event(), answer(410)
 
     async def receive(request: ReceivedRequest, writer: Writer) -> None:
@@ -232,8 +193,9 @@ async def _answer_gone(uri: str, project: str) -> None:
         endpoint(receive) as found,
         local_notifier(uri, settings=SETTINGS) as (driver, notifier),
     ):
-        await driver.queues.create(project, "q", {})
         await subscribe(driver, project, found.uri(), concurrency=4, timeout=60)
         await post(driver, project, *[b"%d" % n for n in range(4)])
         await wait_for(lambda: len(found.received) == 4)
         await wait_for(lambda: not notifier.memory.used)
+    actions = [getattr(record, "action", "") for record in caplog.records]
+    assert actions.count("subscription_gone") == 1

@@ -12,10 +12,17 @@ from typing import ClassVar, TypeVarTuple, Unpack
 
 import pytest
 
-from tests.contract.test_deliveries import state
-from tests.contract.test_deliveries import subscribe as subscribe_in
+from tests.contract.test_deliveries import state, update
+from tests.notify.deliveries import subscribe as subscribe_in
 from tests.notify.endpoints import ReceivedRequest, Writer, answer, endpoint
-from tests.notify.local_notifier import local_notifier, post, subscribe, wait_for
+from tests.notify.local_notifier import (
+    local_notifier,
+    post,
+    set_paused,
+    subscribe,
+    wait_for,
+    wait_for_state,
+)
 from tests.support import servers
 from tests.support.notifiers import notifier as notifier_process
 from tests.support.stores import ContractStore
@@ -26,11 +33,9 @@ from zaqar_redis.notify import source as source_module
 from zaqar_redis.notify.attempt import LaneAttempts
 from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.notifier import Notifier, NotifierSettings
-from zaqar_redis.records import NewMessage, SubscriptionChanges
-from zaqar_redis.storage.contract import Driver
+from zaqar_redis.records import NewMessage
 from zaqar_redis.storage.deliveries import (
     DeliveryReads,
-    DeliveryState,
     DeliveryStep,
     PendingDelivery,
     SettledDeliveries,
@@ -42,16 +47,12 @@ _Ts = TypeVarTuple("_Ts")
 def test_queue_that_replaces_a_failing_webhook_gets_what_was_to_be_tried_again(
     server: servers.RedisServer, store: ContractStore
 ) -> None:
-    assert store.driver.subscriptions
     # Nobody listens there, and after four attempts the next one is five seconds later.
-    id = subscribe_in(store, f"http://127.0.0.1:{servers.free_port()}/", ttl=3600)
+    id = subscribe_in(store, f"http://127.0.0.1:{servers.free_port()}/")
     with notifier_process(server.uri, {"notification": {"allowed_networks": "127.0.0.0/8"}}):
         store.post("a")
         servers.wait_for(lambda: state(store, id).pending == 1, "the failure")
-        changes = store.driver.subscriptions.update(
-            store.project, "q", id, SubscriptionChanges(subscriber="queue:copy")
-        )
-        assert store.run(changes)
+        update(store, id, subscriber="queue:copy")
         store.post("b")
         servers.wait_for(lambda: state(store, id).delivered == 2, "both messages")
     assert store.listed("copy") == ["a", "b"]
@@ -89,7 +90,6 @@ async def _post_to_a_slow_lane(uri: str, project: str) -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, _CountingLoop)
     async with endpoint(answer(204)) as found, local_notifier(uri) as (driver, notifier):
-        await driver.queues.create(project, "q", {})
         await subscribe(driver, project, found.uri(), rate=20)
         for number in range(40):
             used = notifier.memory.used
@@ -115,28 +115,18 @@ def _hanging_until(goes_on: asyncio.Event) -> Callable[[ReceivedRequest, Writer]
     return receive
 
 
-def test_subscriber_that_hangs_delays_neither_others_nor_its_own_attempts(
-    project: str, monkeypatch: pytest.MonkeyPatch
+async def test_subscriber_that_hangs_delays_neither_others_nor_its_own_attempts(
+    uri: str, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_module, "_LINGER_SECONDS", 600)  # nothing but a hint wakes it
-    with servers.redis_server() as server:
-        asyncio.run(_post_beside_a_subscriber_that_hangs(server.uri, project))
-
-
-async def _post_beside_a_subscriber_that_hangs(uri: str, project: str) -> None:
     goes_on = asyncio.Event()
     receive = _hanging_until(goes_on)
 
     def both_have(number: int) -> bool:
-        hung = sum("/hangs" in request.line for request in found.received)
-        return hung == number and len(found.received) == 2 * number
+        return found.count("/hangs") == number and len(found.received) == 2 * number
 
     settings = NotifierSettings(lease=300)
-    async with (
-        endpoint(receive) as found,
-        local_notifier(uri, settings=settings) as (driver, _),
-    ):
-        await driver.queues.create(project, "q", {})
+    async with endpoint(receive) as found, local_notifier(uri, settings=settings) as (driver, _):
         await subscribe(driver, project, found.uri("/hangs"), concurrency=8, timeout=60)
         await subscribe(driver, project, found.uri("/"))
         for number in range(1, 9):
@@ -145,48 +135,35 @@ async def _post_beside_a_subscriber_that_hangs(uri: str, project: str) -> None:
         goes_on.set()
 
 
-def test_subscribers_that_hang_delay_no_other_one_of_their_endpoint(project: str) -> None:
-    with servers.redis_server() as server:
-        asyncio.run(_deliver_beside_many_that_hang(server.uri, project))
-
-
-async def _deliver_beside_many_that_hang(uri: str, project: str) -> None:
+async def test_subscribers_that_hang_delay_no_other_one_of_their_endpoint(
+    uri: str, project: str
+) -> None:
     goes_on = asyncio.Event()
     receive = _hanging_until(goes_on)
 
-    def lines(path: str) -> int:
-        return sum(path in request.line for request in found.received)
-
     async with endpoint(receive) as found, local_notifier(uri) as (driver, _):
-        await driver.queues.create(project, "q", {})
         for number in range(2):
             hanging = found.uri(f"/hangs{number}")
             await subscribe(driver, project, hanging, concurrency=64, timeout=60)
         await post(driver, project, *[b"1"] * 64)
-        await wait_for(lambda: lines("/hangs") == 128)
+        await wait_for(lambda: found.count("/hangs") == 128)
         await subscribe(driver, project, found.uri("/quick"), timeout=60)
         await post(driver, project, b"2")
-        await wait_for(lambda: lines("/quick") == 1)
+        await wait_for(lambda: found.count("/quick") == 1)
         goes_on.set()
 
 
-def test_delivery_that_failed_is_tried_again_when_it_is_due_though_its_queue_is_not_served(
-    project: str, monkeypatch: pytest.MonkeyPatch
+async def test_delivery_that_failed_is_tried_again_when_it_is_due_though_its_queue_is_not_served(
+    uri: str, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifier_module, "_LOOK_SECONDS", 600)  # no look finds it
     monkeypatch.setattr(source_module, "_LINGER_SECONDS", 0.01)
-    with servers.redis_server() as server:
-        asyncio.run(_retry_later(server.uri, project))
-
-
-async def _retry_later(uri: str, project: str) -> None:
     policy = {"retries_with_no_delay": 0, "minimum_delay": 1, "maximum_delay": 11}
     settings = NotifierSettings(lease=300)
     async with (
         endpoint(answer(503)) as found,
         local_notifier(uri, settings=settings) as (driver, notifier),
     ):
-        await driver.queues.create(project, "q", {})
         await subscribe(driver, project, found.uri(), _retry_policy=policy)
         await post(driver, project, b"1")
         for number in (1, 2):
@@ -195,14 +172,9 @@ async def _retry_later(uri: str, project: str) -> None:
             await wait_for(lambda: not notifier.memory.used)
 
 
-def test_queue_that_is_purged_during_attempts_leaves_no_memory_and_no_further_attempts(
-    project: str,
+async def test_queue_that_is_purged_during_attempts_leaves_no_memory_and_no_further_attempts(
+    uri: str, project: str
 ) -> None:
-    with servers.redis_server() as server:
-        asyncio.run(_purge_during_attempts(server.uri, project))
-
-
-async def _purge_during_attempts(uri: str, project: str) -> None:
     may_answer, unavailable, ok = asyncio.Event(), answer(503), answer(204)
     paths = [f"/{number}" for number in range(4)]
     purged, after = b"x" * 1000, b"after the purge"
@@ -218,7 +190,6 @@ async def _purge_during_attempts(uri: str, project: str) -> None:
             await unavailable(request, writer)
 
     async with endpoint(receive) as found, local_notifier(uri) as (driver, notifier):
-        await driver.queues.create(project, "q", {})
         for path in paths:
             await subscribe(driver, project, found.uri(path))
         await post(driver, project, b'"' + purged + b'"')
@@ -231,15 +202,11 @@ async def _purge_during_attempts(uri: str, project: str) -> None:
         assert attempts(purged) == len(paths)
 
 
-def test_circuit_stays_open_while_its_queue_is_not_served(
-    project: str, caplog: pytest.LogCaptureFixture
+async def test_circuit_stays_open_while_its_queue_is_not_served(
+    uri: str, project: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "zaqar_redis.notify")
-    with servers.redis_server() as server:
-        asyncio.run(_open_circuit(server.uri, project, caplog))
 
-
-async def _open_circuit(uri: str, project: str, caplog: pytest.LogCaptureFixture) -> None:
     def pauses() -> list[tuple[object, str]]:
         return [
             (each.args, each.levelname)
@@ -253,7 +220,6 @@ async def _open_circuit(uri: str, project: str, caplog: pytest.LogCaptureFixture
 
     before = opened()
     async with endpoint(answer(503)) as found, local_notifier(uri) as (driver, notifier):
-        await driver.queues.create(project, "q", {})
         await subscribe(driver, project, found.uri())
         await post(driver, project, *[b"1"] * 20)
         await wait_for(lambda: bool(pauses()) and not notifier.memory.used)
@@ -264,61 +230,43 @@ async def _open_circuit(uri: str, project: str, caplog: pytest.LogCaptureFixture
         assert len(found.received) == attempts + 1
 
 
-def test_circuit_of_a_queue_that_is_left_between_retries_opens(
-    project: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_circuit_of_a_queue_that_is_left_between_retries_opens(
+    uri: str, project: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(source_module, "_LINGER_SECONDS", 0.01)
     monkeypatch.setattr(schedule, "policy_delay", lambda policy, attempt: 0.05)
     caplog.set_level(logging.WARNING, "zaqar_redis.notify")
-    with servers.redis_server() as server:
-        asyncio.run(_fail_one_by_one(server.uri, project, caplog))
-
-
-async def _fail_one_by_one(uri: str, project: str, caplog: pytest.LogCaptureFixture) -> None:
     async with endpoint(answer(503)) as found, local_notifier(uri) as (driver, _):
-        await driver.queues.create(project, "q", {})
         await subscribe(driver, project, found.uri(), ordered=True)
         await post(driver, project, b"1")
         await wait_for(lambda: "no attempt is made" in caplog.text)
         assert len(found.received) == 10
 
 
-def test_subscribers_that_hang_leave_attempts_to_other_projects(project: str) -> None:
-    with servers.redis_server() as server:
-        asyncio.run(_deliver_beside_another_project(server.uri, project))
-
-
-async def _deliver_beside_another_project(uri: str, project: str) -> None:
+async def test_subscribers_that_hang_leave_attempts_to_other_projects(
+    uri: str, project: str
+) -> None:
     goes_on = asyncio.Event()
     receive = _hanging_until(goes_on)
-
-    def lines(path: str) -> int:
-        return sum(path in request.line for request in found.received)
 
     settings = NotifierSettings(max_attempts=10)
     async with endpoint(receive) as found, local_notifier(uri, settings=settings) as (driver, it):
         other = f"{project}-other"
         for each, path in ((project, "/hangs"), (other, "/quick")):
-            await driver.queues.create(each, "q", {})
             await subscribe(driver, each, found.uri(path), concurrency=64, timeout=60)
         await post(driver, project, *[b"1"] * 20)
-        await wait_for(lambda: lines("/hangs") == 8)
+        await wait_for(lambda: found.count("/hangs") == 8)
         assert it.slots.waiting == 1
         await post(driver, other, *[b"1"] * 20)
-        await wait_for(lambda: lines("/quick") == 20)
-        assert lines("/hangs") == 8
+        await wait_for(lambda: found.count("/quick") == 20)
+        assert found.count("/hangs") == 8
         goes_on.set()
-        await wait_for(lambda: lines("/hangs") == 20)
+        await wait_for(lambda: found.count("/hangs") == 20)
 
 
-def test_stop_repeats_to_quick_subscribers_only_what_a_slow_one_has_under_way(
-    project: str,
+async def test_stop_repeats_to_quick_subscribers_only_what_a_slow_one_has_under_way(
+    uri: str, project: str
 ) -> None:
-    with servers.redis_server() as server:
-        asyncio.run(_stop_beside_a_subscriber_that_hangs(server.uri, project))
-
-
-async def _stop_beside_a_subscriber_that_hangs(uri: str, project: str) -> None:
     goes_on, ok = asyncio.Event(), answer(204)
     bodies: dict[str, list[bytes]] = {"/hangs": [], "/quick": []}
 
@@ -333,7 +281,6 @@ async def _stop_beside_a_subscriber_that_hangs(uri: str, project: str) -> None:
     settings = NotifierSettings(lease=300)
     async with endpoint(receive) as found:
         async with local_notifier(uri, settings=settings, grace=0.5) as (driver, _):
-            await driver.queues.create(project, "q", {})
             await subscribe(driver, project, found.uri("/hangs"), concurrency=2, timeout=60)
             await subscribe(driver, project, found.uri("/quick"))
             await post(driver, project, *[b"%d" % number for number in range(50)])
@@ -346,15 +293,10 @@ async def _stop_beside_a_subscriber_that_hangs(uri: str, project: str) -> None:
     assert (len({*bodies["/quick"]}), repeated) == (50, 0)
 
 
-def test_messages_that_are_given_up_in_a_row_have_one_line_of_the_log_and_an_end_with_their_number(
-    project: str, caplog: pytest.LogCaptureFixture
+async def test_messages_given_up_in_a_row_have_one_line_of_the_log_and_an_end_with_their_number(
+    uri: str, project: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "zaqar_redis.notify")
-    with servers.redis_server() as server:
-        asyncio.run(_give_up_in_a_row(server.uri, project, caplog))
-
-
-async def _give_up_in_a_row(uri: str, project: str, caplog: pytest.LogCaptureFixture) -> None:
     refused, ok = answer(404), answer(204)
 
     async def receive(request: ReceivedRequest, writer: Writer) -> None:
@@ -368,38 +310,26 @@ async def _give_up_in_a_row(uri: str, project: str, caplog: pytest.LogCaptureFix
         ]
 
     async with endpoint(receive) as found, local_notifier(uri) as (driver, _):
-        await driver.queues.create(project, "q", {})
         id = await subscribe(driver, project, found.uri(), ordered=True)
         bodies = (b'"no"',) * 20, (b'"yes"',), (b'"no"',), (b'"yes"',)
         await post(driver, project, *(body for each in bodies for body in each))
-        await _wait_for_state(driver, project, id, lambda state: state.delivered == 2)
-        await _wait_for_state(driver, project, id, lambda state: state.failed == 21)
+        await wait_for_state(driver, project, id, lambda state: state.delivered == 2)
+        await wait_for_state(driver, project, id, lambda state: state.failed == 21)
         first, end = lines()  # the next run was too soon for lines of its own
         assert first[0] == "delivery_given_up"
-        assert end == (
-            "deliveries_resumed",
-            "messages are delivered again; 20 had been given up",
-        )
+        assert end == ("deliveries_resumed", "messages are delivered again; 20 had been given up")
 
 
-def test_message_that_expires_between_attempts_is_given_up_with_the_error_of_the_last_one(
-    project: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with servers.redis_server() as server:
-        asyncio.run(_expire_between_attempts(server.uri, project, caplog))
-
-
-async def _expire_between_attempts(
+async def test_message_that_expires_between_attempts_is_given_up_with_the_error_of_the_last_one(
     uri: str, project: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with endpoint(answer(500)) as found, local_notifier(uri) as (driver, _):
-        await driver.queues.create(project, "q", {})
         # Longer than the machine may stand still: the first attempt begins before it expires.
         policy = {"retries_with_no_delay": 1, "minimum_delay": 10, "maximum_delay": 10}
         id = await subscribe(driver, project, found.uri(), ordered=True, _retry_policy=policy)
         message = NewMessage(body=b'"brief"', ttl=8)
         await driver.messages.post(project, "q", [message], client="", default_ttl=8, size=0)
-        await _wait_for_state(driver, project, id, lambda state: state.failed == 1)
+        await wait_for_state(driver, project, id, lambda state: state.failed == 1)
         assert driver.subscription_deliveries is not None
         (found_state,) = await driver.subscription_deliveries.states(project, "q", [id])
         assert (found_state.status, found_state.failing_since > 0) == (500, True)
@@ -407,12 +337,38 @@ async def _expire_between_attempts(
         assert str(vars(line)["error"]).endswith(found_state.error)
 
 
-def test_what_is_replayed_as_the_last_delivery_is_settled_stays_due(
-    project: str, monkeypatch: pytest.MonkeyPatch
+async def test_what_is_replayed_as_the_last_delivery_is_settled_stays_due(
+    uri: str, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifier_module, "LeasedQueue", _ReplayedQueue)
-    with servers.redis_server() as server:
-        asyncio.run(_replay_in_the_last_step(server.uri, project))
+    may_deliver, may_replay = asyncio.Event(), asyncio.Event()
+    refused, ok = answer(404), answer(204)
+
+    async def receive(request: ReceivedRequest, writer: Writer) -> None:
+        if len(found.received) == 1:
+            await refused(request, writer)
+            return
+        await (may_deliver if len(found.received) == 2 else may_replay).wait()
+        await ok(request, writer)
+
+    async with endpoint(receive) as found, local_notifier(uri) as (driver, notifier):
+        deliveries = driver.subscription_deliveries
+        assert deliveries is not None
+        id = await subscribe(driver, project, found.uri(), ordered=True)
+        _ReplayedQueue.replay = staticmethod(partial(deliveries.replay, project, "q", id))
+        await set_paused(driver, project, id, paused=True)
+        await post(driver, project, b"1", b"2")
+        await wait_for_state(driver, project, id, lambda state: state.pending == 2)
+        await set_paused(driver, project, id, paused=False)
+        await wait_for_state(driver, project, id, lambda state: state.failed == 1)
+        await wait_for(lambda: len(_ReplayedQueue.passes) >= 2)
+        may_deliver.set()
+        await wait_for(lambda: len(found.received) == 3)
+        count = len(_ReplayedQueue.steps)
+        await wait_for(lambda: len(_ReplayedQueue.steps) > count)
+        assert _ReplayedQueue.steps[-1].next_due is not None
+        may_replay.set()
+        await wait_for(lambda: not notifier.memory.used)
 
 
 class _ReplayedQueue(LeasedQueue):
@@ -439,48 +395,3 @@ class _ReplayedQueue(LeasedQueue):
         if step is not None and self.replayed:
             self.steps.append(step)
         return step
-
-
-async def _wait_for_state(
-    driver: Driver, project: str, id: str, condition: Callable[[DeliveryState], bool]
-) -> None:
-    assert driver.subscription_deliveries
-    states = driver.subscription_deliveries.states
-    async with asyncio.timeout(60):
-        while not all(map(condition, await states(project, "q", [id]))):  # noqa: ASYNC110  # of Redis
-            await asyncio.sleep(0.01)
-
-
-async def _replay_in_the_last_step(uri: str, project: str) -> None:
-    may_deliver, may_replay = asyncio.Event(), asyncio.Event()
-    refused, ok = answer(404), answer(204)
-
-    async def receive(request: ReceivedRequest, writer: Writer) -> None:
-        if len(found.received) == 1:
-            await refused(request, writer)
-            return
-        await (may_deliver if len(found.received) == 2 else may_replay).wait()
-        await ok(request, writer)
-
-    async with endpoint(receive) as found, local_notifier(uri) as (driver, notifier):
-        assert driver.subscriptions is not None
-        deliveries = driver.subscription_deliveries
-        assert deliveries is not None
-        await driver.queues.create(project, "q", {})
-        id = await subscribe(driver, project, found.uri(), ordered=True)
-        _ReplayedQueue.replay = staticmethod(partial(deliveries.replay, project, "q", id))
-        assert await driver.subscriptions.update(project, "q", id, SubscriptionChanges(paused=True))
-        await post(driver, project, b"1", b"2")
-        await _wait_for_state(driver, project, id, lambda state: state.pending == 2)
-        assert await driver.subscriptions.update(
-            project, "q", id, SubscriptionChanges(paused=False)
-        )
-        await _wait_for_state(driver, project, id, lambda state: state.failed == 1)
-        await wait_for(lambda: len(_ReplayedQueue.passes) >= 2)
-        may_deliver.set()
-        await wait_for(lambda: len(found.received) == 3)
-        count = len(_ReplayedQueue.steps)
-        await wait_for(lambda: len(_ReplayedQueue.steps) > count)
-        assert _ReplayedQueue.steps[-1].next_due is not None
-        may_replay.set()
-        await wait_for(lambda: not notifier.memory.used)

@@ -50,11 +50,8 @@ def test_mail_has_messages_as_json_and_its_header_fields() -> None:
         "queue_name": "orders",
     }
     assert mail.get_content_type() == "text/plain"
-    assert (mail["From"], mail["To"], mail["Subject"]) == (
-        "Ann Other <other@example.org>",
-        "ann@example.org",
-        "Grüße",
-    )
+    assert mail["From"] == "Ann Other <other@example.org>"
+    assert (mail["To"], mail["Subject"]) == ("ann@example.org", "Grüße")
     assert mail["Auto-Submitted"] == "auto-generated"
     assert mail["Date"].datetime is not None
 
@@ -134,15 +131,11 @@ def test_other_notices_are_sent_as_they_are() -> None:
 @pytest.mark.parametrize(
     "template",
     [
-        {"topic": "a"},
-        {"body": "a"},
-        {"topic": "a", "body": "{3}"},
-        {"topic": "a", "body": "{"},
-        {"topic": "a", "body": "{name}"},
-        {"topic": "a", "body": "{0.name}"},
-        {"topic": "a\nb", "body": "a"},
-        {"topic": "a", "body": "a", "sender": "nobody"},
-        {"topic": "a", "body": "a", "colour": "red"},
+        *({"topic": "a"}, {"body": "a"}, {"topic": "a", "body": "{3}"}),
+        *({"topic": "a", "body": "{"}, {"topic": "a", "body": "{name}"}),
+        *({"topic": "a", "body": "{0.name}"}, {"topic": "a\nb", "body": "a"}),
+        *({"topic": "a", "body": "a", "sender": "nobody"},),
+        *({"topic": "a", "body": "a", "colour": "red"},),
     ],
 )
 def test_bad_template_is_refused_at_the_start(template: dict[str, str]) -> None:

@@ -8,7 +8,6 @@ from collections import Counter
 
 from tests.notify.endpoints import ReceivedRequest, Writer, answer, endpoint
 from tests.notify.local_notifier import local_notifier, post, subscribe
-from tests.support import servers
 
 SIZE, MESSAGES, SLOW = 64 * 1024, 120, 6
 BUDGET = 2 * 1024 * 1024
@@ -16,14 +15,9 @@ BUDGET = 2 * 1024 * 1024
 STEP = 1024 * 1024 + SIZE
 
 
-def test_slow_subscribers_of_large_messages_take_bounded_memory_and_delay_no_other(
-    project: str,
+async def test_slow_subscribers_of_large_messages_take_bounded_memory_and_delay_no_other(
+    uri: str, project: str
 ) -> None:
-    with servers.redis_server() as server:
-        asyncio.run(_run(server.uri, project))
-
-
-async def _run(uri: str, project: str) -> None:
     may_answer, changed = asyncio.Event(), asyncio.Event()
     got: Counter[str] = Counter()
     used: list[int] = []
@@ -44,7 +38,6 @@ async def _run(uri: str, project: str) -> None:
             changed.clear()
 
     async with endpoint(receive) as found, local_notifier(uri, BUDGET) as (driver, notifier):
-        await driver.queues.create(project, "q", {})
         for path in ("/fast", *(f"/slow{number}" for number in range(SLOW))):
             await subscribe(driver, project, found.uri(path), timeout=60, batch=4)
         for _ in range(MESSAGES // 4):

@@ -158,16 +158,9 @@ def test_attributes_in_headers_are_percent_encoded() -> None:
 @pytest.mark.parametrize(
     "attributes",
     [
-        {"Kind": "x"},
-        {"a_b": "x"},
-        {"a-b": "x"},
-        {"a" * 21: "x"},
-        {"line": "a\r\nb: c"},
-        {"surrogate": "\ud800"},
-        {"id": "x"},
-        {"data": "x"},
-        {"specversion": "x"},
-        {"project": "x"},
+        *({"Kind": "x"}, {"a_b": "x"}, {"a-b": "x"}, {"a" * 21: "x"}, {"line": "a\r\nb: c"}),
+        *({"surrogate": "\ud800"}, {"id": "x"}, {"data": "x"}, {"specversion": "x"}),
+        *({"project": "x"},),
     ],
 )
 @pytest.mark.parametrize("form", ["cloudevents", "cloudevents-binary"])

@@ -60,10 +60,7 @@ def service() -> Iterator[servers.RunningService]:
         "signed_url": {"secret_key": "a secret for tests"},
         "notification": {"allowed_networks": "127.0.0.0/8", "require_confirmation": True},
     }
-    with (
-        servers.redis_server() as redis,
-        servers.service(redis.uri, options=options) as running,
-    ):
+    with servers.redis_server() as redis, servers.service(redis.uri, options=options) as running:
         yield running
 
 

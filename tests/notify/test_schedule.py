@@ -71,13 +71,8 @@ def test_retry_without_delay_has_no_jitter() -> None:
 @pytest.mark.parametrize(
     ("attempt", "retry_after", "least"),
     [
-        (1, 7.0, 7),
-        (4, 7.0, 7),
-        (4, 1.0, 5),
-        (4, -1.0, 5),
-        (4, math.nan, 5),
-        (4, 10.0**9, 3600),
-        (4, math.inf, 3600),
+        *((1, 7.0, 7), (4, 7.0, 7), (4, 1.0, 5), (4, -1.0, 5), (4, math.nan, 5)),
+        *((4, 10.0**9, 3600), (4, math.inf, 3600)),
     ],
 )
 def test_retry_after_prolongs_a_delay_within_bounds(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import time
 
@@ -17,29 +16,26 @@ NEW, OLD, OTHER = (f"whsec_{base64.b64encode(each * 24).decode()}" for each in (
 _BODY = b'{"\xc3\xa9": 1}'
 
 
-def _received(*secrets: str) -> ReceivedRequest:
-    async def run() -> ReceivedRequest:
-        async with endpoint(answer(200)) as found, http_target() as target:
-            await target.deliver(delivery(found.uri(), secrets=secrets))
-        return found.received[0]
-
-    return asyncio.run(run())
+async def _received(*secrets: str) -> ReceivedRequest:
+    async with endpoint(answer(200)) as found, http_target() as target:
+        await target.deliver(delivery(found.uri(), secrets=secrets))
+    return found.received[0]
 
 
-def test_receiver_with_either_of_two_secrets_verifies_a_webhook() -> None:
-    request = _received(NEW, OLD)
+async def test_receiver_with_either_of_two_secrets_verifies_a_webhook() -> None:
+    request = await _received(NEW, OLD)
     for secret in (NEW, OLD):
         assert Webhook(secret).verify(request.body, dict(request.headers))["body"] == {"n": 1}
     with pytest.raises(WebhookVerificationError, match="No matching signature"):
         Webhook(OTHER).verify(request.body, dict(request.headers))
 
 
-def test_webhook_has_the_id_of_its_delivery() -> None:
-    assert _received(NEW).headers["webhook-id"] == "s-m1"
+async def test_webhook_has_the_id_of_its_delivery() -> None:
+    assert (await _received(NEW)).headers["webhook-id"] == "s-m1"
 
 
-def test_webhook_without_secrets_has_an_id_and_no_signature() -> None:
-    headers = _received().headers
+async def test_webhook_without_secrets_has_an_id_and_no_signature() -> None:
+    headers = (await _received()).headers
     assert headers["webhook-id"] == "s-m1"
     assert "webhook-signature" not in headers
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import uuid
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
+from tests.realtime.console_pages import Request, api_of
 from tests.support import buses, servers
 from tests.support.backends import BACKENDS, Backend, NewStore
 from tests.support.clock import ManualClock
@@ -85,17 +87,16 @@ def engine(uris: Sequence[str], now: clock.Clock, bus: Bus | None = None) -> Eng
 
 
 @contextlib.contextmanager
-def started(*uris: str, bus: Sequence[str] = ()) -> Iterator[EngineHarness]:
+def started(runner: asyncio.Runner, *uris: str, bus: Sequence[str] = ()) -> Iterator[EngineHarness]:
     """*bus*: URIs of its bus; none: that of the engine."""
-    with asyncio.Runner() as runner:
-        time = ManualClock()
-        found = buses.open_bus(bus) if bus else None
-        backend = EngineHarness(engine(uris, time, found), time, runner)
-        backend.run(backend.engine.start("node", backend.handler))
-        try:
-            yield backend
-        finally:
-            backend.run(backend.engine.close())
+    time = ManualClock()
+    found = buses.open_bus(bus) if bus else None
+    backend = EngineHarness(engine(uris, time, found), time, runner)
+    backend.run(backend.engine.start("node", backend.handler))
+    try:
+        yield backend
+    finally:
+        backend.run(backend.engine.close())
 
 
 #: Of a backend: the stores of its engine, and the kind of its bus; None: that of the engine.
@@ -128,13 +129,26 @@ def engine_servers(request: pytest.FixtureRequest) -> Iterator[EngineServers]:
 
 
 @pytest.fixture
-def backend(engine_servers: EngineServers) -> Iterator[EngineHarness]:
+def backend(runner: asyncio.Runner, engine_servers: EngineServers) -> Iterator[EngineHarness]:
     for server in engine_servers[0]:
         with server.client() as client:
             client.flushall()
     uris = [server.uri for server in engine_servers[0]]
-    with started(*uris, bus=engine_servers[1]) as harness:
+    with started(runner, *uris, bus=engine_servers[1]) as harness:
         yield harness
+
+
+@pytest.fixture(scope="module", params=in_gate(buses.BUSES, "memory", "redis", "zeromq", "nats"))
+def uris(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """Of a bus."""
+    with buses.BUSES[request.param]() as found:
+        yield found
+
+
+@pytest.fixture
+def channel() -> str:
+    """A channel of the namespace "chat"."""
+    return f"chat:{uuid.uuid4()}"
 
 
 @pytest.fixture(scope="module")
@@ -183,3 +197,10 @@ def page(browser: Browser) -> Iterator[Page]:
         context.on("dialog", lambda dialog: errors.append(dialog.message))
         yield context.new_page()
     assert errors == []
+
+
+@pytest.fixture
+def api(service: servers.RunningService, project: str) -> Iterator[Request]:
+    """The service's APIs, as an operator of the console uses them."""
+    with api_of(service, project) as request:
+        yield request

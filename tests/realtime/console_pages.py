@@ -12,9 +12,10 @@ from contextlib import contextmanager
 
 import httpx
 import redis
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.support import servers
+from tests.support.servers import RunningService
 from zaqar_redis.keyspace import keys
 
 #: What the endpoint of a failing subscription answers.
@@ -33,15 +34,45 @@ _UNTIL_NOTED = """() => new Promise((done) => {
 })"""
 
 
-def signed_in(
-    page: Page, service: servers.RunningService, project: str, view: str = "queues"
-) -> None:
+def signed_in(page: Page, service: RunningService, project: str, view: str = "queues") -> None:
     """Opens a view of a project with the key of a signed-in session."""
     credential = json.dumps({"headers": {"X-API-Key": KEY}, "refresh": None})
     known = {"zaqar-redis.credential": credential}
     page.add_init_script(f"Object.assign(sessionStorage, {json.dumps(known)}); {_NOTE_ADDRESS}")
     page.goto(f"{service.url}/console/#/{view}{'&' if '?' in view else '?'}project={project}")
     page.evaluate(_UNTIL_NOTED)
+
+
+def another_tab(page: Page, service: RunningService, project: str, view: str = "queues") -> Page:
+    tab = page.context.new_page()
+    signed_in(tab, service, project, view)
+    return tab
+
+
+def press(page: Page, name: str) -> None:
+    """Presses a button, that of the dialog if one is open."""
+    dialog = page.get_by_role("dialog")
+    (dialog if dialog.count() else page).get_by_role("button", name=name, exact=True).click()
+
+
+def done(page: Page, text: str) -> None:
+    expect(page.locator("#done")).to_contain_text(text)
+
+
+def write(page: Page, document: str, button: str) -> None:
+    """Posts or publishes a document."""
+    page.get_by_label("Data, as JSON").fill(document)
+    page.get_by_role("button", name=button).click()
+
+
+def wait_in_page(page: Page, condition: Callable[[], object], what: str) -> None:
+    """Waits in Playwright, so that the page goes on."""
+
+    def is_so() -> bool:
+        page.wait_for_timeout(50)
+        return bool(condition())
+
+    servers.wait_for(is_so, what)
 
 
 def choose_project(page: Page, project: str) -> None:
@@ -66,7 +97,7 @@ def charts_show(page: Page, free: str) -> bool:
 
 
 @contextmanager
-def api_of(service: servers.RunningService, project: str) -> Iterator[Request]:
+def api_of(service: RunningService, project: str) -> Iterator[Request]:
     """Yields what sends requests to the service's APIs."""
     headers = {"X-API-Key": KEY, "X-Project-ID": project, "Client-ID": str(uuid.uuid4())}
     with httpx.Client(base_url=service.url, headers=headers, timeout=60) as client:
@@ -104,27 +135,12 @@ def fail_deliveries(client: redis.Redis, project: str, queue: str, subscription:
 
 #: Every view, each with something in it once `furnish` has been called.
 VIEWS = (
-    "overview",
-    "queues",
-    "queues/orders",
-    "queues/orders?range=24h",
-    "queues/orders?tab=messages",
-    "queues/orders?tab=claims",
-    "queues/orders?tab=subscriptions",
-    "queues/orders?tab=live",
-    "queues/orders?tab=settings",
-    "queues/missing",
-    "topics",
-    "topics/prices",
-    "topics/prices?tab=history",
-    "topics/prices?tab=settings",
-    "channels",
-    "channels/news",
-    "connections",
-    "nodes",
-    "pools",
-    "access",
-    "access/keys",
+    *("overview", "queues", "queues/orders", "queues/orders?range=24h"),
+    *("queues/orders?tab=messages", "queues/orders?tab=claims"),
+    *("queues/orders?tab=subscriptions", "queues/orders?tab=live"),
+    *("queues/orders?tab=settings", "queues/missing", "topics", "topics/prices"),
+    *("topics/prices?tab=history", "topics/prices?tab=settings", "channels", "channels/news"),
+    *("connections", "nodes", "pools", "access", "access/keys"),
 )
 
 

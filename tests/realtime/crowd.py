@@ -184,12 +184,19 @@ class SubscriberFleet:
 
     async def wait_for_acknowledged(self, count: int = 10) -> None:
         """Waits until *count* more publications are acknowledged in each channel."""
-        goals = {name: len(each.acknowledged) + count for name, each in self.publishers.items()}
+        await self._wait_for_more(count, lambda each: len(each.acknowledged), "publications")
 
-        async def reached() -> bool:
-            return all(len(self.publishers[name].acknowledged) >= goals[name] for name in goals)
+    async def wait_for_refused(self, count: int = 3) -> None:
+        """Waits until *count* more publications are refused in each channel."""
+        await self._wait_for_more(count, lambda each: each.refused, "refusals")
 
-        await until(reached, "publications")
+    async def _wait_for_more(
+        self, count: int, number: Callable[[SequencePublisher], int], what: str
+    ) -> None:
+        goals = {name: number(each) + count for name, each in self.publishers.items()}
+        await until(
+            lambda: all(number(each) >= goals[name] for name, each in self.publishers.items()), what
+        )
 
     async def wait_for_epochs(self, count: int) -> None:
         """Waits until all subscribers saw *count* epochs: one that comes later receives nothing
@@ -198,15 +205,6 @@ class SubscriberFleet:
             lambda: all(len(each.segments) == count for each in self.subscribers),
             "all subscribers to resubscribe",
         )
-
-    async def wait_for_refused(self, count: int = 3) -> None:
-        """Waits until *count* more publications are refused in each channel."""
-        goals = {name: each.refused + count for name, each in self.publishers.items()}
-
-        async def reached() -> bool:
-            return all(self.publishers[name].refused >= goals[name] for name in goals)
-
-        await until(reached, "refusals")
 
     async def check(self, *, epochs: int = 1) -> None:
         """Checks that all subscribers saw *epochs* epochs, and all publications of the last one.

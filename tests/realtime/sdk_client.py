@@ -93,16 +93,10 @@ class SdkClient(ClientEventHandler):  # type: ignore[misc]  # it is untyped
         recorder = SubscriptionRecorder(self.events)
         given = token(self.user, channel=channel, **claims) if claims is not None else ""
         subscription = self.client.new_subscription(channel, recorder, token=given)
-        await subscription.subscribe()
-        await subscription.ready(timeout=60)
+        await subscribe(subscription)
         return subscription, recorder
 
 
-async def until(condition: Any, what: str, seconds: float = 60.0) -> None:
-    """Waits until *condition* is true; raises TimeoutError."""
-    try:
-        async with asyncio.timeout(seconds):
-            while not condition():  # noqa: ASYNC110  # any condition, not an event
-                await asyncio.sleep(0.01)
-    except TimeoutError as error:
-        raise TimeoutError(what) from error
+async def subscribe(subscription: Subscription) -> None:
+    await subscription.subscribe()
+    await subscription.ready(timeout=60)

@@ -19,8 +19,10 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, KEY, SECRET, SdkClient, token, until
+from tests.realtime.crowd import until
+from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, KEY, SECRET, SdkClient, token
 from tests.support import servers
+from tests.support.servers import RunningService
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 
@@ -36,12 +38,12 @@ OPTIONS: dict[str, dict[str, object]] = {
         "allow_publish_for_subscriber": True,
         "allow_history_for_subscriber": True,
         "user_connection_limit": 5,
-    },
+    }
 }
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[servers.RunningService]:
+def service() -> Iterator[RunningService]:
     with (
         servers.redis_server() as server,
         servers.service(server.uri, workers=1, options=OPTIONS) as running,
@@ -78,9 +80,7 @@ class RawClient:
 
 
 @asynccontextmanager
-async def raw(
-    service: servers.RunningService, user: str | None = "bad"
-) -> AsyncIterator[RawClient]:
+async def raw(service: RunningService, user: str | None = "bad") -> AsyncIterator[RawClient]:
     """Yields a client that is connected as *user*, or not connected for None."""
     url = f"ws://127.0.0.1:{service.port}/connection/websocket"
     async with connect(url, max_size=None, compression=None) as socket:
@@ -91,7 +91,7 @@ async def raw(
         yield client
 
 
-async def publish_numbers(service: servers.RunningService, channel: str, number: int) -> None:
+async def publish_numbers(service: RunningService, channel: str, number: int) -> None:
     async with httpx.AsyncClient(headers={"X-API-Key": KEY}, timeout=60) as client:
         for n in range(number):
             body = {"channel": channel, "data": n}
@@ -99,7 +99,7 @@ async def publish_numbers(service: servers.RunningService, channel: str, number:
             assert "result" in answer.json()
 
 
-def run_beside_good_client(service: servers.RunningService, *scenes: Any) -> None:
+def run_beside_good_client(service: RunningService, *scenes: Any) -> None:
     """Runs all scenes at once; checks that a well-behaved subscriber misses nothing."""
 
     async def scenario() -> None:
@@ -117,7 +117,7 @@ def run_beside_good_client(service: servers.RunningService, *scenes: Any) -> Non
     asyncio.run(scenario())
 
 
-def test_malformed_frame_closes_only_its_own_connection(service: servers.RunningService) -> None:
+def test_malformed_frame_closes_only_its_own_connection(service: RunningService) -> None:
     async def garbage() -> None:
         for frame in ("{", "[]", '{"id": 1}{"id": 2}', "\x00" * 10, b"\xff\xfe", ""):
             async with raw(service) as client:
@@ -149,9 +149,7 @@ def test_malformed_frame_closes_only_its_own_connection(service: servers.Running
     )
 
 
-def test_exceeded_channel_and_connection_limits_are_reported(
-    service: servers.RunningService,
-) -> None:
+def test_exceeded_channel_and_connection_limits_are_reported(service: RunningService) -> None:
     async def too_many_channels() -> None:
         async with raw(service, "many") as client:
             await client.send(
@@ -184,7 +182,7 @@ def test_exceeded_channel_and_connection_limits_are_reported(
 
 
 def test_command_flood_is_answered_in_order_without_delaying_others(
-    service: servers.RunningService,
+    service: RunningService,
 ) -> None:
     async def flood() -> None:
         async with raw(service, "flood") as client:
@@ -203,7 +201,7 @@ def test_command_flood_is_answered_in_order_without_delaying_others(
     run_beside_good_client(service, flood)
 
 
-def test_client_that_does_not_read_is_closed_as_slow(service: servers.RunningService) -> None:
+def test_client_that_does_not_read_is_closed_as_slow(service: RunningService) -> None:
     async def slow() -> None:
         async with raw(service, "slow") as client:
             await client.send({"id": 2, "subscribe": {"channel": "wide"}})
@@ -229,7 +227,7 @@ def test_client_that_does_not_read_is_closed_as_slow(service: servers.RunningSer
     )
 
 
-def test_vanished_clients_leave_presence_soon(service: servers.RunningService) -> None:
+def test_vanished_clients_leave_presence_soon(service: RunningService) -> None:
     async def present() -> int:
         async with httpx.AsyncClient(headers={"X-API-Key": KEY}, timeout=60) as client:
             asked = {"channel": "crowd"}

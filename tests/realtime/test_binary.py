@@ -21,6 +21,7 @@ from centrifuge import Client
 from centrifuge.fossil import apply_delta
 from centrifuge.protocol import client_pb2
 
+from tests.realtime.crowd import until
 from tests.realtime.peers import JsonPeer, PeerIdentity, ProtobufPeer, ProtocolPeer, field
 from tests.realtime.sdk_client import (
     IGNORE_UNCLOSED_SOCKETS,
@@ -28,7 +29,6 @@ from tests.realtime.sdk_client import (
     SECRET,
     SubscriptionRecorder,
     token,
-    until,
 )
 from tests.realtime.streams import (
     EMULATED,
@@ -38,7 +38,7 @@ from tests.realtime.streams import (
     disconnect,
     lines,
 )
-from tests.support import servers
+from tests.support.servers import RunningService
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 
@@ -75,21 +75,21 @@ LINES, JOINED = (TEXT.replace(b", ", cut) for cut in (b",\n\r ", b", "))
 #: How JSON clients are closed when they would get data that are not JSON.
 INAPPROPRIATE = (3506, "inappropriate protocol")
 
-Publish = Callable[[servers.RunningService, str, bytes], PeerIdentity | None]
+Publish = Callable[[RunningService, str, bytes], PeerIdentity | None]
 
 
 def channel(namespace: str = "") -> str:
     return f"{namespace}:{uuid.uuid4()}".removeprefix(":")
 
 
-def api(service: servers.RunningService, method: str, body: bytes | str) -> Any:
+def api(service: RunningService, method: str, body: bytes | str) -> Any:
     headers = {"X-API-Key": KEY}
     url = f"{service.url}/api/{method}"
     return httpx.post(url, content=body, headers=headers, timeout=60).json()
 
 
 def by_client(kind: type[ProtocolPeer]) -> Publish:
-    def publish(service: servers.RunningService, channel: str, data: bytes) -> PeerIdentity:
+    def publish(service: RunningService, channel: str, data: bytes) -> PeerIdentity:
         with kind(service, "bob") as bob:
             bob.request("publish", channel=channel, data=data)
         return bob.identity
@@ -97,12 +97,12 @@ def by_client(kind: type[ProtocolPeer]) -> Publish:
     return publish
 
 
-def by_data(service: servers.RunningService, channel: str, data: bytes) -> None:
+def by_data(service: RunningService, channel: str, data: bytes) -> None:
     body = b'{"channel":"%b","data":%b}' % (channel.encode(), data)
     assert "result" in api(service, "publish", body)
 
 
-def by_b64data(service: servers.RunningService, channel: str, data: bytes) -> None:
+def by_b64data(service: RunningService, channel: str, data: bytes) -> None:
     given = {"channel": channel, "b64data": base64.b64encode(data).decode()}
     assert "result" in api(service, "publish", json.dumps(given))
 
@@ -118,7 +118,7 @@ PUBLISHERS = {
 @pytest.mark.parametrize("publisher", PUBLISHERS)
 @pytest.mark.parametrize("namespace", ["", "kept", "object"])
 def test_json_data_from_any_publisher_reach_all_clients_unchanged(
-    service: servers.RunningService, publisher: str, namespace: str
+    service: RunningService, publisher: str, namespace: str
 ) -> None:
     name, kept = channel(namespace), namespace == "kept"
     with JsonPeer(service, "ann") as ann, ProtobufPeer(service, "cid") as cid:
@@ -146,7 +146,7 @@ def test_json_data_from_any_publisher_reach_all_clients_unchanged(
     ],
 )
 def test_binary_data_reach_protobuf_clients_and_disconnect_json_clients(
-    service: servers.RunningService, publisher: str, data: bytes
+    service: RunningService, publisher: str, data: bytes
 ) -> None:
     name = channel()
     with JsonPeer(service, "ann") as ann, ProtobufPeer(service, "cid") as cid:
@@ -160,7 +160,7 @@ def test_binary_data_reach_protobuf_clients_and_disconnect_json_clients(
 
 @pytest.mark.parametrize("transport", [*EMULATED, *UNIDIRECTIONAL])
 def test_binary_data_end_http_streams_with_disconnect_push(
-    service: servers.RunningService, transport: str
+    service: RunningService, transport: str
 ) -> None:
     name, emulated = channel(), transport in EMULATED
     first = connect(name) if emulated else connect(name)["connect"]
@@ -175,7 +175,7 @@ def test_binary_data_end_http_streams_with_disconnect_push(
     assert last == disconnect(*INAPPROPRIATE)
 
 
-def test_binary_history_is_read_and_recovered_unchanged(service: servers.RunningService) -> None:
+def test_binary_history_is_read_and_recovered_unchanged(service: RunningService) -> None:
     name = channel("kept")
     with ProtobufPeer(service, "cid") as cid:
         came = cid.request("subscribe", channel=name)
@@ -202,9 +202,7 @@ def test_binary_history_is_read_and_recovered_unchanged(service: servers.Running
         assert b"".join(field(7, each) for each in kept[1:]) in came
 
 
-def test_json_client_reads_and_recovers_json_part_of_history(
-    service: servers.RunningService,
-) -> None:
+def test_json_client_reads_and_recovers_json_part_of_history(service: RunningService) -> None:
     name = channel("kept")
     with JsonPeer(service, "ann") as ann:
         epoch = json.loads(ann.request("subscribe", channel=name))["subscribe"]["epoch"]
@@ -223,7 +221,7 @@ def test_json_client_reads_and_recovers_json_part_of_history(
         assert ann.expect_close("subscribe", **position, offset=0) == INAPPROPRIATE
 
 
-def test_server_api_returns_binary_data_as_base64(service: servers.RunningService) -> None:
+def test_server_api_returns_binary_data_as_base64(service: RunningService) -> None:
     name, encoded = channel("kept"), base64.b64encode(BINARY).decode()
     for data in (TEXT, BINARY):
         by_b64data(service, name, data)
@@ -239,7 +237,7 @@ def test_server_api_returns_binary_data_as_base64(service: servers.RunningServic
     assert api(service, "publish", '{"channel":"x","b64data":"!"}')["error"]["code"] == 107
 
 
-def test_delta_of_binary_data_is_binary(service: servers.RunningService) -> None:
+def test_delta_of_binary_data_is_binary(service: RunningService) -> None:
     name = channel("delta")
     first = random.Random(7).randbytes(500)
     datas = [first, first[:200] + BINARY + first[200:], BINARY]
@@ -267,7 +265,7 @@ def test_delta_of_binary_data_is_binary(service: servers.RunningService) -> None
         ]  # fmt: skip
 
 
-def test_json_client_gets_deltas_of_any_text(service: servers.RunningService) -> None:
+def test_json_client_gets_deltas_of_any_text(service: RunningService) -> None:
     name = channel("delta")
     first, second = (f"no JSON, {word}, in lines\n" + "é" * 99 for word in ("one", "two"))
     with JsonPeer(service, "ann") as ann:
@@ -293,9 +291,7 @@ _ACCEPTED = {
 
 
 @pytest.mark.parametrize("namespace", _ACCEPTED)
-def test_namespace_format_limits_published_data(
-    service: servers.RunningService, namespace: str
-) -> None:
+def test_namespace_format_limits_published_data(service: RunningService, namespace: str) -> None:
     name = channel(namespace)
     with ProtobufPeer(service, "bob") as bob:
         for data in _ACCEPTED["binary"]:
@@ -311,9 +307,7 @@ def test_namespace_format_limits_published_data(
                 assert each.get("error", {"code": 0})["code"] == code
 
 
-def test_empty_data_are_a_valid_publication_in_binary_namespace(
-    service: servers.RunningService,
-) -> None:
+def test_empty_data_are_a_valid_publication_in_binary_namespace(service: RunningService) -> None:
     name = channel("binary")
     with JsonPeer(service, "ann") as ann, ProtobufPeer(service, "cid") as cid:
         for peer in (ann, cid):
@@ -323,7 +317,7 @@ def test_empty_data_are_a_valid_publication_in_binary_namespace(
             peer.expect_publication(name, NOTHING, by=by)
 
 
-def test_queue_channel_refuses_non_json_data(service: servers.RunningService) -> None:
+def test_queue_channel_refuses_non_json_data(service: RunningService) -> None:
     name = channel("queue")
     with ProtobufPeer(service, "bob") as bob:
         for data, code in ((BINARY, 107), (NOTHING, 107), (LINES, 0)):
@@ -334,9 +328,7 @@ def test_queue_channel_refuses_non_json_data(service: servers.RunningService) ->
         assert [each.data for each in came.history.publications] == [LINES]
 
 
-def test_binary_client_info_is_visible_to_protobuf_clients_only(
-    service: servers.RunningService,
-) -> None:
+def test_binary_client_info_is_visible_to_protobuf_clients_only(service: RunningService) -> None:
     name, encoded = channel("present"), base64.b64encode(BINARY).decode()
     with (
         JsonPeer(service, "ann") as ann,
@@ -360,34 +352,31 @@ def test_binary_client_info_is_visible_to_protobuf_clients_only(
         assert ann.expect_close("presence", channel=name) == INAPPROPRIATE
 
 
-def test_json_sdk_is_disconnected_at_first_binary_publication(
-    service: servers.RunningService,
+async def test_json_sdk_is_disconnected_at_first_binary_publication(
+    service: RunningService,
 ) -> None:
-    async def scenario() -> None:
-        url, name = f"ws://127.0.0.1:{service.port}/connection/websocket", channel("kept")
-        events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
-        ann = Client(url, token=token("ann"), timeout=60)
-        cid = Client(url, token=token("cid"), timeout=60, use_protobuf=True)
-        recorders, subscriptions = [], []
-        for client in (ann, cid):
-            await client.connect()
-            recorders.append(SubscriptionRecorder(events))
-            subscriptions.append(client.new_subscription(name, recorders[-1]))
-            await subscriptions[-1].subscribe()
-            await subscriptions[-1].ready(timeout=60)
-        await subscriptions[0].publish({"from": "ann"})
-        await until(lambda: all(each.publications for each in recorders), "the first")
-        await subscriptions[1].publish(b'{"from":\n"cid"}')
-        await until(lambda: all(len(each.publications) == 2 for each in recorders), "the second")
-        await subscriptions[1].publish(BINARY)
-        await until(lambda: len(recorders[1].publications) == 3, "the third")
-        await until(lambda: ann.state.name == "DISCONNECTED", "the JSON client to be disconnected")
-        seen = [[each.data for each in one.publications] for one in recorders]
-        assert seen[0] == [{"from": "ann"}, {"from": "cid"}]
-        assert list(map(json.loads, seen[1][:2])) == seen[0]
-        assert seen[1][1:] == [b'{"from":\n"cid"}', BINARY]
-        kept = await subscriptions[1].history(limit=-1)
-        assert [each.data for each in kept.publications] == seen[1]
-        await cid.disconnect()
-
-    asyncio.run(scenario())
+    url, name = f"ws://127.0.0.1:{service.port}/connection/websocket", channel("kept")
+    events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+    ann = Client(url, token=token("ann"), timeout=60)
+    cid = Client(url, token=token("cid"), timeout=60, use_protobuf=True)
+    recorders, subscriptions = [], []
+    for client in (ann, cid):
+        await client.connect()
+        recorders.append(SubscriptionRecorder(events))
+        subscriptions.append(client.new_subscription(name, recorders[-1]))
+        await subscriptions[-1].subscribe()
+        await subscriptions[-1].ready(timeout=60)
+    await subscriptions[0].publish({"from": "ann"})
+    await until(lambda: all(each.publications for each in recorders), "the first")
+    await subscriptions[1].publish(b'{"from":\n"cid"}')
+    await until(lambda: all(len(each.publications) == 2 for each in recorders), "the second")
+    await subscriptions[1].publish(BINARY)
+    await until(lambda: len(recorders[1].publications) == 3, "the third")
+    await until(lambda: ann.state.name == "DISCONNECTED", "the JSON client to be disconnected")
+    seen = [[each.data for each in one.publications] for one in recorders]
+    assert seen[0] == [{"from": "ann"}, {"from": "cid"}]
+    assert list(map(json.loads, seen[1][:2])) == seen[0]
+    assert seen[1][1:] == [b'{"from":\n"cid"}', BINARY]
+    kept = await subscriptions[1].history(limit=-1)
+    assert [each.data for each in kept.publications] == seen[1]
+    await cid.disconnect()

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import jwt
 import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.realtime.sdk_client import KEY, SECRET
+from tests.realtime.streams import api
 from tests.support import servers
 
 OPTIONS: dict[str, dict[str, object]] = {
@@ -118,12 +118,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         )
     with served(folder) as address:
         yield address
-
-
-def api(service: servers.RunningService, method: str, **asked: Any) -> Any:
-    headers = {"X-API-Key": KEY}
-    answer = httpx.post(f"{service.url}/api/{method}", json=asked, headers=headers, timeout=60)
-    return answer.json()["result"]
 
 
 def payload(n: int) -> dict[str, Any]:

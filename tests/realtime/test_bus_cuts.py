@@ -80,45 +80,42 @@ def has_received(node: RecordingNode, count: int) -> bool:
     return len(node.received) >= count
 
 
-def test_node_that_was_cut_off_comes_back_reports_a_gap_and_gets_each_message_once(
+async def test_node_that_was_cut_off_comes_back_reports_a_gap_and_gets_each_message_once(
     broker: BusBroker,
 ) -> None:
-    async def scenario() -> None:
-        async with proxied(broker) as (proxies, uri):
-            cut, other = RecordingNode([uri], "a"), RecordingNode([broker.uri], "b")
+    async with proxied(broker) as (proxies, uri):
+        cut, other = RecordingNode([uri], "a"), RecordingNode([broker.uri], "b")
+        for node in (cut, other):
+            await node.start()
+            await node.bus.subscribe(NEWS)
+        for _ in range(2):
+            gaps = cut.gaps
+            for proxy in proxies:
+                proxy.cut()
+            await until(lambda: not cut.bus.live, "the loss to be noticed")
+            before = dropped(cut.bus.name, "unavailable")
+            for number in range(10):
+                cut.bus.publish(NEWS, b"lost %d" % number)
+            await until(partial(has_dropped, cut, before + 10), "ten messages to be counted")
+            await other.bus.send(NEWS, b"missed")
+            for proxy in proxies:
+                proxy.mend()
+            await until(lambda: cut.bus.live, "the node to be back")
+            await until(partial(has_gap, cut, gaps + 1), "the gap")
+            await cut.bus.subscribe(NEWS)  # confirmed: it is subscribed again
+            cut.received.clear()
+            other.received.clear()
+            for sender in (cut, other):
+                await until(partial(sends, sender), "a message to leave")
             for node in (cut, other):
-                await node.start()
-                await node.bus.subscribe(NEWS)
-            for _ in range(2):
-                gaps = cut.gaps
-                for proxy in proxies:
-                    proxy.cut()
-                await until(lambda: not cut.bus.live, "the loss to be noticed")
-                before = dropped(cut.bus.name, "unavailable")
-                for number in range(10):
-                    cut.bus.publish(NEWS, b"lost %d" % number)
-                await until(partial(has_dropped, cut, before + 10), "ten messages to be counted")
-                await other.bus.send(NEWS, b"missed")
-                for proxy in proxies:
-                    proxy.mend()
-                await until(lambda: cut.bus.live, "the node to be back")
-                await until(partial(has_gap, cut, gaps + 1), "the gap")
-                await cut.bus.subscribe(NEWS)  # confirmed: it is subscribed again
-                cut.received.clear()
-                other.received.clear()
-                for sender in (cut, other):
-                    await until(partial(sends, sender), "a message to leave")
-                for node in (cut, other):
-                    await until(partial(has_received, node, 2), "both messages")
-                    assert sorted(node.received) == [(NEWS, cut.own), (NEWS, other.own)]
-            for node in (cut, other):
-                await node.bus.stop()
-
-    asyncio.run(scenario())
+                await until(partial(has_received, node, 2), "both messages")
+                assert sorted(node.received) == [(NEWS, cut.own), (NEWS, other.own)]
+        for node in (cut, other):
+            await node.bus.stop()
 
 
-def test_redis_cuts_off_a_node_that_does_not_read_and_it_comes_back() -> None:
-    async def scenario(redis: servers.RedisServer) -> None:
+async def test_redis_cuts_off_a_node_that_does_not_read_and_it_comes_back() -> None:
+    with servers.redis_server() as redis:
         slow = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "tests.realtime.bus_node", redis.uri, NEWS.decode()),
@@ -153,38 +150,29 @@ def test_redis_cuts_off_a_node_that_does_not_read_and_it_comes_back() -> None:
             await slow.wait()
             await sender.bus.stop()
 
-    with servers.redis_server() as redis:
-        asyncio.run(scenario(redis))
 
-
-def test_bus_that_is_stopped_while_it_starts_leaves_nothing_behind(broker: BusBroker) -> None:
-    async def scenario() -> None:
+async def test_bus_that_is_stopped_while_it_starts_leaves_nothing_behind(broker: BusBroker) -> None:
+    broker.signal(signal.SIGSTOP)
+    try:
         node = RecordingNode([broker.uri], "a")
         starting = asyncio.create_task(node.start())
         await asyncio.sleep(0.05)
         await node.bus.stop()
         await starting
         assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    broker.signal(signal.SIGSTOP)
-    try:
-        asyncio.run(scenario())
     finally:
         broker.signal(signal.SIGCONT)
 
 
-def test_events_that_are_dropped_while_they_are_closed_leave_nothing_behind(
+async def test_events_that_are_dropped_while_they_are_closed_leave_nothing_behind(
     broker: BusBroker,
 ) -> None:
-    async def scenario() -> None:
+    try:
         events = BusEvents(load_bus([broker.uri], BusSettings()))
         await events.start("a", RecordingEventHandler())
         broker.signal(signal.SIGSTOP)
         events.announce("p/news", b"x", Position(1, "e"))
         await events.close()
         assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    try:
-        asyncio.run(scenario())
     finally:
         broker.signal(signal.SIGCONT)

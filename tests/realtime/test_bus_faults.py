@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 
@@ -41,23 +41,10 @@ def nodes(request: pytest.FixtureRequest) -> Iterator[BusNodes]:
         yield BusNodes(redis, broker, a, b)
 
 
-def run(
-    nodes: BusNodes, scenario: Callable[[crowd.SubscriberFleet], Coroutine[Any, Any, None]]
-) -> None:
-    async def work() -> None:
-        async with crowd.subscriber_fleet([nodes.redis.uri], nodes.a, nodes.b, each=2) as fleet:
-            await scenario(fleet)
-            await fleet.pause()
-            await fleet.check()
-            fleet.check_sockets(fleet.members[1:])
-
-    asyncio.run(work())
-
-
-def test_broker_that_is_killed_and_started_again_or_paused_costs_no_client_a_publication(
+async def test_broker_that_is_killed_and_started_again_or_paused_costs_no_client_a_publication(
     nodes: BusNodes,
 ) -> None:
-    async def scenario(fleet: crowd.SubscriberFleet) -> None:
+    async with crowd.subscriber_fleet([nodes.redis.uri], nodes.a, nodes.b, each=2) as fleet:
         await fleet.wait_for_acknowledged()
         absent = fleet.members[0]
         await absent.client.disconnect()
@@ -71,5 +58,6 @@ def test_broker_that_is_killed_and_started_again_or_paused_costs_no_client_a_pub
         await fleet.wait_for_acknowledged()
         nodes.broker.signal(signal.SIGCONT)
         await fleet.wait_for_acknowledged()
-
-    run(nodes, scenario)
+        await fleet.pause()
+        await fleet.check()
+        fleet.check_sockets(fleet.members[1:])

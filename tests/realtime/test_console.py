@@ -7,7 +7,6 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import cent
@@ -21,14 +20,18 @@ from websockets.sync.client import connect
 from tests.realtime.console_pages import (
     KEY,
     Request,
+    another_tab,
     api_of,
     charts_show,
     choose_project,
     post,
     signed_in,
+    wait_in_page,
+    write,
 )
 from tests.support import servers
 from tests.support.backends import Backend
+from tests.support.servers import RunningService
 from zaqar_redis.auth import tickets
 
 OPTIONS: dict[str, dict[str, object]] = {
@@ -39,12 +42,6 @@ OPTIONS: dict[str, dict[str, object]] = {
 }
 #: Opens a dialog if it is rendered as HTML.
 MARKUP = "<img src=x onerror=alert(1)><script>alert(2)</script>"
-
-
-@pytest.fixture
-def api(service: servers.RunningService, project: str) -> Iterator[Request]:
-    with api_of(service, project) as request:
-        yield request
 
 
 def figure(page: Page, name: str) -> str:
@@ -62,7 +59,7 @@ def state(page: Page, text: str | re.Pattern[str]) -> None:
 
 
 def test_sign_in_needs_the_api_key(
-    page: Page, service: servers.RunningService, project: str, api: Request
+    page: Page, service: RunningService, project: str, api: Request
 ) -> None:
     post(api, "orders", 1)
     page.goto(f"{service.url}/console")
@@ -92,7 +89,7 @@ def test_sign_in_needs_the_api_key(
 
 
 def test_queue_view_shows_depth_and_rates(
-    page: Page, service: servers.RunningService, project: str, api: Request
+    page: Page, service: RunningService, project: str, api: Request
 ) -> None:
     post(api, "orders", 1, 2)
     signed_in(page, service, project)
@@ -101,12 +98,7 @@ def test_queue_view_shows_depth_and_rates(
     expect(page.locator("[data-figure=posts]")).to_have_text("0.0")
     polls: list[Route] = []
     page.route("**/stats?*", lambda route: polls.append(route))
-
-    def is_held() -> bool:
-        page.wait_for_timeout(50)  # only while the test waits in Playwright, the page goes on
-        return bool(polls)
-
-    servers.wait_for(is_held, "a poll")
+    wait_in_page(page, lambda: bool(polls), "a poll")
     post(api, "orders", *range(10))
     # They pass between two polls, and are in the rates all the same.
     assert api("DELETE", "/v2/queues/orders/messages?pop=4").status_code == 200
@@ -131,7 +123,7 @@ def test_queue_view_shows_depth_and_rates(
 
 
 def test_charts_show_what_was_before_the_page_was_opened(
-    page: Page, service: servers.RunningService, project: str, api: Request
+    page: Page, service: RunningService, project: str, api: Request
 ) -> None:
     def history() -> list[int]:
         points = api("GET", "/console/queues/orders/history?hours=1").json()["points"]
@@ -150,13 +142,12 @@ def test_charts_show_what_was_before_the_page_was_opened(
 
 
 def test_posted_messages_appear_in_queue_tail(
-    page: Page, service: servers.RunningService, project: str, api: Request
+    page: Page, service: RunningService, project: str, api: Request
 ) -> None:
     post(api, "orders", "before")
     signed_in(page, service, project, "queues/orders?tab=live")
     state(page, "live")
-    writer = page.context.new_page()
-    signed_in(writer, service, project, "queues/orders?tab=messages")
+    writer = another_tab(page, service, project, "queues/orders?tab=messages")
     writer.get_by_label("Data, as JSON").fill('{"from": "the box"}')
     writer.get_by_label("TTL in seconds").fill("120")
     given = writer.get_by_label("Attributes, as JSON")
@@ -180,9 +171,7 @@ def test_posted_messages_appear_in_queue_tail(
     assert [message["ttl"] for message in listed] == [300, 120, 300, 300]
 
 
-def test_rates_are_computed_between_two_readings(
-    page: Page, service: servers.RunningService
-) -> None:
+def test_rates_are_computed_between_two_readings(page: Page, service: RunningService) -> None:
     names = ("posted", "claimed", "released", "deleted", "expired", "purged", "dead_lettered")
 
     def reading(posted: int, deleted: int) -> dict[str, object]:
@@ -213,7 +202,7 @@ def test_rates_are_computed_between_two_readings(
 
 
 def test_queue_list_has_pages_and_a_name_filter_in_its_address(
-    page: Page, service: servers.RunningService, project: str, api: Request
+    page: Page, service: RunningService, project: str, api: Request
 ) -> None:
     for number in range(27):
         assert api("PUT", f"/v2/queues/queue-{number:02}").status_code == 201
@@ -236,26 +225,23 @@ def test_queue_list_has_pages_and_a_name_filter_in_its_address(
     expect(page.locator("tbody tr")).to_have_count(27)
     page.get_by_label("Name contains").fill("-11")
     expect(page.locator("tbody tr")).to_have_text([re.compile("queue-11")])
-    other = page.context.new_page()
-    signed_in(other, service, project)
+    other = another_tab(page, service, project)
     other.goto(page.url)
     expect(other.locator("tbody tr")).to_have_text([re.compile("queue-11")])
     expect(other.get_by_label("Name contains")).to_have_value("-11")
 
 
 def test_publications_of_any_client_appear_in_channel_tail(
-    page: Page, service: servers.RunningService
+    page: Page, service: RunningService
 ) -> None:
     channel = f"kept:{uuid.uuid4()}"  # cent has no projects: a channel of the default one
     signed_in(page, service, "default", "channels")
     page.get_by_label("Any channel").fill(channel)
     page.get_by_role("button", name="Open").click()
     state(page, "live")
-    page.get_by_label("Data, as JSON").fill('{"from": "the box"')
-    page.get_by_role("button", name="Publish").click()
+    write(page, '{"from": "the box"', "Publish")
     expect(page.locator(".publish [role=status]")).to_contain_text("That is no JSON")
-    page.get_by_label("Data, as JSON").fill('{"from": "the box", "n": 12345678901234567890}')
-    page.get_by_role("button", name="Publish").click()
+    write(page, '{"from": "the box", "n": 12345678901234567890}', "Publish")
     expect(page.locator(".publish [role=status]")).to_have_text("Published: offset 1")
     client = cent.Client(f"{service.url}/api", KEY)
     client.publish(cent.PublishRequest(channel=channel, data={"from": MARKUP}))
@@ -263,9 +249,8 @@ def test_publications_of_any_client_appear_in_channel_tail(
     assert tail_messages(page) == [{"from": "the box", "n": 12345678901234567890}, {"from": MARKUP}]
     page.get_by_text("Presence", exact=True).click()
     page.get_by_text("History", exact=True).click()
-    expect(page.locator("details").nth(0)).to_contain_text(
-        "Nobody."
-    )  # the console's own subscription is hidden
+    # The console's own subscription is hidden.
+    expect(page.locator("details").nth(0)).to_contain_text("Nobody.")
     expect(page.locator("details").nth(1).locator("tbody tr")).to_have_count(2)
     expect(page.locator("[data-figure=subscribers]")).to_have_text("1")
 
@@ -275,8 +260,7 @@ def test_publications_of_any_client_appear_in_channel_tail(
         return figure(page, "published") not in ("–", "0.0")  # noqa: RUF001  # as on the page
 
     servers.wait_for(has_rate, "the rate of the channel")
-    listed = page.context.new_page()
-    signed_in(listed, service, "default", "channels")
+    listed = another_tab(page, service, "default", "channels")
     listed.get_by_role("button", name="Rate").click()
     head = listed.get_by_role("columnheader", name="Rate")
     expect(head).to_have_attribute("aria-sort", "descending")
@@ -288,9 +272,7 @@ def test_publications_of_any_client_appear_in_channel_tail(
     expect(page.locator("details").nth(1)).to_contain_text("base64: AP8=")
 
 
-def test_unknown_channel_is_reported(
-    page: Page, service: servers.RunningService, project: str
-) -> None:
+def test_unknown_channel_is_reported(page: Page, service: RunningService, project: str) -> None:
     signed_in(page, service, project, "channels/%E0%nowhere:x")
     expect(page.get_by_role("heading", name="%E0%nowhere:x")).to_be_visible()
     state(page, "unknown channel")
@@ -303,7 +285,7 @@ def test_unknown_channel_is_reported(
 
 
 def test_permanently_refused_tail_stops_with_the_reason(
-    page: Page, service: servers.RunningService, project: str
+    page: Page, service: RunningService, project: str
 ) -> None:
     ticket = tickets.issue(b"of another service, thirty-two bytes", project, "kept:x", time.time())
     page.route("**/console/token", lambda route: route.fulfill(json={"token": ticket}))
@@ -326,7 +308,7 @@ def test_permanently_refused_tail_stops_with_the_reason(
 
 
 def test_tail_renews_its_connection_while_its_user_may_see_it(
-    page: Page, service: servers.RunningService, project: str, api: Request
+    page: Page, service: RunningService, project: str, api: Request
 ) -> None:
     sent: list[str] = []
 
@@ -362,7 +344,7 @@ def test_tail_renews_its_connection_while_its_user_may_see_it(
 
 
 def test_markup_in_names_and_messages_is_shown_as_text(
-    page: Page, service: servers.RunningService, project: str, api: Request
+    page: Page, service: RunningService, project: str, api: Request
 ) -> None:
     name = f"bare:{MARKUP}"
     signed_in(page, service, project, "channels")
@@ -375,8 +357,7 @@ def test_markup_in_names_and_messages_is_shown_as_text(
     expect(page.get_by_role("heading", name=name)).to_be_visible()
     assert tail_messages(page) == [{MARKUP: MARKUP}]
     assert page.locator("main img, main script").count() == 0
-    other = page.context.new_page()
-    signed_in(other, service, project, "channels")
+    other = another_tab(page, service, project, "channels")
     other.get_by_role("link", name=name).click()
     expect(other.get_by_role("heading", name=name)).to_be_visible()
     assert other.locator("main img, main script").count() == 0
@@ -386,7 +367,7 @@ def test_markup_in_names_and_messages_is_shown_as_text(
 def test_reconnected_tail_recovers_or_reports_missed_publications(
     page: Page, redis_server: Backend, project: str
 ) -> None:
-    def call_api(service: servers.RunningService, method: str, **body: object) -> None:
+    def call_api(service: RunningService, method: str, **body: object) -> None:
         headers = {"X-API-Key": KEY, "X-Project-ID": project}
         done = httpx.post(f"{service.url}/api/{method}", headers=headers, json=body)
         assert "error" not in done.json()
@@ -427,9 +408,7 @@ def test_reconnected_tail_recovers_or_reports_missed_publications(
             assert tail_messages(tab) == shown
 
 
-def test_nodes_view_lists_the_workers(
-    page: Page, service: servers.RunningService, project: str
-) -> None:
+def test_nodes_view_lists_the_workers(page: Page, service: RunningService, project: str) -> None:
     signed_in(page, service, project, "nodes")
     expect(page.locator("[data-figure=nodes]")).to_have_text("2")
     names = page.locator("tbody th").all_inner_texts()
@@ -457,10 +436,8 @@ def test_without_channels_the_console_has_its_other_pages(
         assert "Live tail" not in page.locator("nav.tabs a").all_inner_texts()
         operator = {"X-API-Key": KEY, "X-Project-ID": project}
         overview = httpx.get(f"{service.url}/console/overview", headers=operator).json()
-        assert (overview["nodes"], [each["name"] for each in overview["stores"]]) == (
-            [],
-            ["default"],
-        )
+        assert overview["nodes"] == []
+        assert [each["name"] for each in overview["stores"]] == ["default"]
         assert httpx.get(f"{service.url}/console/overview").status_code == 401
         for path in ("/console/connections", "/console/channels", "/console/namespace"):
             refused = httpx.get(f"{service.url}{path}", headers=operator)
@@ -501,9 +478,7 @@ def test_page_names_the_remedy_for_missing_key_admin_mode_or_charts(
         assert httpx.get(f"{service.url}/console/").status_code == 404
 
 
-def test_page_loads_no_foreign_resources_and_is_cacheable(
-    service: servers.RunningService,
-) -> None:
+def test_page_loads_no_foreign_resources_and_is_cacheable(service: RunningService) -> None:
     found = httpx.get(f"{service.url}/console/")
     policy = found.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
@@ -520,7 +495,7 @@ def test_page_loads_no_foreign_resources_and_is_cacheable(
 
 
 def test_ticket_is_valid_for_its_channel_only(
-    service: servers.RunningService, project: str, api: Request
+    service: RunningService, project: str, api: Request
 ) -> None:
     ticket = api("POST", "/console/token", json={"channel": "kept:news"}).json()["token"]
     claims = jwt.decode(ticket, options={"verify_signature": False})
@@ -552,7 +527,7 @@ def test_ticket_is_valid_for_its_channel_only(
 
 
 def send_commands(
-    service: servers.RunningService, token: str, *commands: dict[str, Any]
+    service: RunningService, token: str, *commands: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Connects with the token, sends the commands and returns all replies."""
     replies = []

@@ -15,7 +15,17 @@ from playwright.sync_api import Page, Route, expect
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from tests.realtime.console_pages import KEY, Request, api_of, post, signed_in
+from tests.realtime.console_pages import (
+    KEY,
+    Request,
+    another_tab,
+    api_of,
+    done,
+    post,
+    press,
+    signed_in,
+    wait_in_page,
+)
 from tests.support import servers
 
 SECRET = "the backend's secret, of thirty-two bytes or more"
@@ -29,22 +39,6 @@ OPTIONS: dict[str, dict[str, object]] = {
     },
     "channels:kept": {"history_size": 100, "history_ttl": 60, "presence": True},
 }
-
-
-@pytest.fixture
-def api(service: servers.RunningService, project: str) -> Iterator[Request]:
-    with api_of(service, project) as request:
-        yield request
-
-
-def press(page: Page, name: str) -> None:
-    """Presses a button, that of the dialog if one is open."""
-    dialog = page.get_by_role("dialog")
-    (dialog if dialog.count() else page).get_by_role("button", name=name, exact=True).click()
-
-
-def done(page: Page, text: str) -> None:
-    expect(page.locator("#done")).to_contain_text(text)
 
 
 @contextlib.contextmanager
@@ -155,8 +149,7 @@ def test_pools_are_created_weighed_rebalanced_drained_and_removed(page: Page, pr
             press(page, "Create")
             expect(page.get_by_role("row", name=name)).to_contain_text("in use")
             expect(dialog).to_be_hidden()
-        unbalanced = "4 queues are not where their weight wants them."
-        expect(page.get_by_text(unbalanced)).to_be_visible()
+        expect(page.get_by_text("Not where their weight wants them: 4 queues.")).to_be_visible()
         press(page, "Rebalance")
         done(page, "Rebalancing has begun.")
         expect(page.get_by_text("Spread by weight.")).to_be_visible()
@@ -286,8 +279,7 @@ def test_messages_of_any_state_are_shown_found_moved_and_deleted(
     page.get_by_label("Body contains").press("Enter")
     expect(rows).to_contain_text(["second"])
     expect(rows).to_have_count(1)
-    other = page.context.new_page()
-    signed_in(other, service, project)
+    other = another_tab(page, service, project)
     other.goto(page.url)
     expect(other.locator("tbody tr")).to_contain_text(["second"])
     other.close()
@@ -396,12 +388,7 @@ def test_move_of_many_is_stopped_and_begun_again(
     press(page, "Move")
     expect(page.get_by_label("Messages that were moved")).to_be_visible()
     expect(page.get_by_role("button", name="Redrive dead letters")).to_be_disabled()
-
-    def is_held() -> bool:
-        page.wait_for_timeout(50)  # only while the test waits in Playwright, the page goes on
-        return bool(held)
-
-    servers.wait_for(is_held, "the second page of messages")
+    wait_in_page(page, lambda: bool(held), "the second page of messages")
     press(page, "Stop")
     for route in held:
         route.continue_()
@@ -420,7 +407,7 @@ def test_move_of_many_is_stopped_and_begun_again(
     press(page, "Move all to a queue")
     page.get_by_role("dialog").get_by_label("To the queue").fill("others")
     press(page, "Move")
-    servers.wait_for(is_held, "the second page of messages")
+    wait_in_page(page, lambda: bool(held), "the second page of messages")
     page.get_by_role("link", name="Topics").click()
     left = "Moving from orders has stopped, since its page was left: at least 10 moved."
     expect(page.get_by_text(left)).to_be_visible()

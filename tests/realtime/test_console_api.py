@@ -210,10 +210,8 @@ def test_history_of_a_queue_is_shown(console: Console) -> None:
 
 def test_queue_that_does_not_exist_has_no_history(console: Console) -> None:
     answer = console.http.get("/console/queues/missing/history")
-    assert (answer.status_code, answer.json()["description"]) == (
-        404,
-        "Queue missing does not exist.",
-    )
+    assert answer.status_code == 404
+    assert answer.json()["description"] == "Queue missing does not exist."
 
 
 def test_queue_behind_a_claim_that_nobody_ends_is_an_alarm(console: Console) -> None:

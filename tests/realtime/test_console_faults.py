@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.realtime.console_pages import KEY, Request, api_of, post, signed_in
+from tests.realtime.console_pages import KEY, Request, another_tab, api_of, post, signed_in, write
 from tests.support import servers
 
 #: Every character that the name of a queue may have.
@@ -34,10 +34,7 @@ def store() -> Iterator[servers.RedisServer]:
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[servers.RunningService]:
-    with (
-        servers.redis_server() as redis,
-        servers.service(redis.uri, options=OPTIONS) as running,
-    ):
+    with servers.redis_server() as redis, servers.service(redis.uri, options=OPTIONS) as running:
         yield running
 
 
@@ -45,12 +42,6 @@ def service() -> Iterator[servers.RunningService]:
 def hasty(store: servers.RedisServer) -> Iterator[servers.RunningService]:
     with servers.service(store.uri, options=HASTY) as running:
         yield running
-
-
-@pytest.fixture
-def api(service: servers.RunningService, project: str) -> Iterator[Request]:
-    with api_of(service, project) as request:
-        yield request
 
 
 def test_store_that_stands_still_is_an_alarm_until_it_is_back(
@@ -61,8 +52,7 @@ def test_store_that_stands_still_is_an_alarm_until_it_is_back(
     signed_in(page, hasty, project, "overview")
     expect(page.get_by_text("Store default is away")).to_be_hidden()
     expect(page.locator("[data-figure=messages]")).to_have_text("1")
-    queue = page.context.new_page()
-    signed_in(queue, hasty, project, "queues/orders")
+    queue = another_tab(page, hasty, project, "queues/orders")
     expect(queue.locator("[data-figure=total]")).to_have_text("1")
     store.signal(signal.SIGSTOP)
     try:
@@ -73,8 +63,7 @@ def test_store_that_stands_still_is_an_alarm_until_it_is_back(
         expect(problem).to_contain_text("The service cannot reach its Redis")
         queue.goto(f"{hasty.url}/console/#/channels/news")
         queue.get_by_text("Publish").last.scroll_into_view_if_needed()
-        queue.get_by_label("Data, as JSON").fill("1")
-        queue.get_by_role("button", name="Publish").click()
+        write(queue, "1", "Publish")
         expect(queue.locator(".publish [role=status]")).to_contain_text("cannot be asked now")
         assert "internal server error" not in page.content() + queue.content()
     finally:
@@ -113,15 +102,13 @@ def test_names_of_channels_with_any_character_are_kept(
     page.get_by_role("button", name="Open").click()
     expect(page.get_by_role("heading", name=CHANNEL)).to_be_visible()
     expect(page.locator(".tail .state")).to_have_text("live")
-    page.get_by_label("Data, as JSON").fill('"hello"')
-    page.get_by_role("button", name="Publish").click()
+    write(page, '"hello"', "Publish")
     expect(page.locator(".feed li")).to_have_count(1)
     history = api("POST", "/api/history", json={"channel": CHANNEL, "limit": 9}).json()["result"]
     assert [each["data"] for each in history["publications"]] == ["hello"]
     page.reload()
     expect(page.get_by_role("heading", name=CHANNEL)).to_be_visible()
-    other = page.context.new_page()
-    signed_in(other, service, project, "channels")
+    other = another_tab(page, service, project, "channels")
     other.get_by_label("Name contains").fill("[x]{y}")
     other.get_by_role("link", name=CHANNEL).click()
     assert other.url == page.url

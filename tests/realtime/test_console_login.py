@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page, Request, Route, expect
 
 from tests.auth import key_clients
-from tests.realtime.console_pages import choose_project
+from tests.realtime.console_pages import choose_project, wait_in_page, write
 from tests.support import openid, servers
 from tests.support.backends import Backend
 from tests.support.openid import OpenIdProvider
@@ -69,12 +69,7 @@ def test_user_of_an_openid_provider_stays_signed_in(
     assert page.url == f"{service.url}/console/#/queues/orders?project={project}"
     expect(page.locator("#who")).to_have_text("ann: reader")
     expect(page.locator("[data-figure=total]")).to_have_text("1")
-
-    def is_renewed() -> bool:
-        page.wait_for_timeout(100)  # only while the test waits in Playwright, the page goes on
-        return len(issued) > 1
-
-    servers.wait_for(is_renewed, "a renewal")
+    wait_in_page(page, lambda: len(issued) > 1, "a renewal")
     post(service, provider.token(project=project), "orders")
     expect(page.locator("[data-figure=total]")).to_have_text("2")
     page.reload()
@@ -122,12 +117,7 @@ def test_renewed_credential_is_kept_and_forgotten_by_who_signs_out_meanwhile(
     page.evaluate(spoil)
     page.route("**/token_endpoint", lambda route: held.append(route))
     page.reload()
-
-    def is_held() -> bool:
-        page.wait_for_timeout(50)  # only while the test waits in Playwright, the page goes on
-        return bool(held)
-
-    servers.wait_for(is_held, "the renewal")
+    wait_in_page(page, lambda: bool(held), "the renewal")
     page.locator("#sign-out").evaluate("button => button.click()")
     with page.expect_response("**/token_endpoint"), page.expect_response("**/console/session"):
         held.pop().continue_()
@@ -193,12 +183,10 @@ def test_access_key_signs_in_with_its_rights(
     page.get_by_label("Secret").fill(key.secret)
     page.get_by_role("button", name="Sign in").click()
     expect(page.locator("#who")).to_contain_text(re.compile("member"))
-    page.get_by_label("Data, as JSON").fill("1")
-    page.get_by_role("button", name="Post").click()
+    write(page, "1", "Post")
     expect(page.locator(".publish [role=status]")).to_contain_text("Posted: ")
     page.goto(f"{service.url}/console/#/queues/others?tab=messages")
-    page.get_by_label("Data, as JSON").fill("1")
-    page.get_by_role("button", name="Post").click()
+    write(page, "1", "Post")
     expect(page.locator(".publish [role=status]")).to_contain_text("for others")
 
 
@@ -209,8 +197,7 @@ def test_member_writes_in_the_own_project_only(
     sign_in_with_token(page, "a.b.c")
     expect(page.locator("#sign-in-problem")).to_have_text("The token is not valid.")
     sign_in_with_token(page, provider.token(project=project))
-    page.get_by_label("Data, as JSON").fill("1")
-    page.get_by_role("button", name="Post").click()
+    write(page, "1", "Post")
     expect(page.locator(".publish [role=status]")).to_contain_text("Posted: ")
     chosen = page.get_by_role("button", name=f"Project: {project}")
     choose_project(page, "other")

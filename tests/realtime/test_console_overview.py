@@ -38,12 +38,6 @@ def service(store: Backend) -> Iterator[servers.RunningService]:
         yield running
 
 
-@pytest.fixture
-def api(service: servers.RunningService, project: str) -> Iterator[Request]:
-    with api_of(service, project) as request:
-        yield request
-
-
 def failing(store: Backend, api: Request, project: str) -> dict[str, str]:
     """Makes a subscription of a queue and one of a topic fail; returns their ids."""
     found = {}

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,15 +12,7 @@ import pytest
 from playwright.sync_api import Page, Response, Route, expect
 
 from tests.conventions.files import ROOT
-from tests.realtime.console_pages import (
-    KEY,
-    VIEWS,
-    Request,
-    api_of,
-    furnish,
-    post,
-    signed_in,
-)
+from tests.realtime.console_pages import KEY, VIEWS, Request, api_of, furnish, post, signed_in
 from tests.support import servers
 
 OPTIONS: dict[str, dict[str, object]] = {
@@ -72,12 +63,6 @@ def project(service: servers.RunningService) -> str:
     with api_of(service, "shop") as request:
         furnish(request)
     return "shop"
-
-
-@pytest.fixture
-def api(service: servers.RunningService, project: str) -> Iterator[Request]:
-    with api_of(service, project) as request:
-        yield request
 
 
 def settle(page: Page) -> None:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from playwright.sync_api import Page, Route, expect
 
@@ -26,12 +24,6 @@ def project(service: servers.RunningService) -> str:
         posted = request("POST", "/v2/queues/orders/messages", content=escaped, headers=headers)
         assert posted.status_code == 201
     return "shop"
-
-
-@pytest.fixture
-def api(service: servers.RunningService, project: str) -> Iterator[Request]:
-    with api_of(service, project) as request:
-        yield request
 
 
 def search(page: Page, text: str) -> None:

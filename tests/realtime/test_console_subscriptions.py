@@ -12,9 +12,18 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 from standardwebhooks import Webhook
 
-from tests.realtime.console_pages import KEY, Request, api_of, post, signed_in, subscribe
-from tests.support import servers
+from tests.realtime.console_pages import (
+    KEY,
+    Request,
+    done,
+    post,
+    press,
+    signed_in,
+    subscribe,
+    write,
+)
 from tests.support.receivers import AnsweringEndpoint, answering_endpoint
+from tests.support.servers import RunningService
 
 OPTIONS: dict[str, dict[str, object]] = {
     "channels": {"api_key": KEY},
@@ -23,25 +32,9 @@ OPTIONS: dict[str, dict[str, object]] = {
 
 
 @pytest.fixture
-def api(service: servers.RunningService, project: str) -> Iterator[Request]:
-    with api_of(service, project) as request:
-        yield request
-
-
-@pytest.fixture
 def receiver() -> Iterator[AnsweringEndpoint]:
     with answering_endpoint() as endpoint:
         yield endpoint
-
-
-def press(page: Page, name: str) -> None:
-    """Presses a button, that of the dialog if one is open."""
-    dialog = page.get_by_role("dialog")
-    (dialog if dialog.count() else page).get_by_role("button", name=name, exact=True).click()
-
-
-def done(page: Page, text: str) -> None:
-    expect(page.locator("#done")).to_contain_text(text)
 
 
 def subscriptions(api: Request, source: str) -> list[dict[str, Any]]:
@@ -57,11 +50,7 @@ def deliveries(row: Locator, *counts: int) -> None:
 
 
 def test_webhook_is_subscribed_tested_paused_replayed_and_deleted(
-    page: Page,
-    service: servers.RunningService,
-    project: str,
-    api: Request,
-    receiver: AnsweringEndpoint,
+    page: Page, service: RunningService, project: str, api: Request, receiver: AnsweringEndpoint
 ) -> None:
     signed_in(page, service, project, "queues/orders?tab=subscriptions")
     expect(page.get_by_text("No subscriptions.")).to_be_visible()
@@ -123,7 +112,7 @@ def test_webhook_is_subscribed_tested_paused_replayed_and_deleted(
 
 
 def test_subscriptions_are_paged_and_errors_name_what_happened(
-    page: Page, service: servers.RunningService, project: str, api: Request
+    page: Page, service: RunningService, project: str, api: Request
 ) -> None:
     for number in range(12):
         subscribe(api, "queues/orders", f"queue:copy-{number}")
@@ -147,7 +136,7 @@ def test_subscriptions_are_paged_and_errors_name_what_happened(
 
 @pytest.mark.nightly
 def test_topic_is_created_followed_read_purged_and_deleted(
-    page: Page, service: servers.RunningService, project: str, api: Request
+    page: Page, service: RunningService, project: str, api: Request
 ) -> None:
     signed_in(page, service, project, "topics")
     expect(page.get_by_text("No topics.")).to_be_visible()
@@ -171,8 +160,7 @@ def test_topic_is_created_followed_read_purged_and_deleted(
     page.get_by_role("link", name="History").click()
     bodies = page.locator("tbody tr code")
     expect(bodies).to_have_text(["3", "2", "1"])
-    page.get_by_label("Data, as JSON").fill('"tea"')
-    press(page, "Publish")
+    write(page, '"tea"', "Publish")
     expect(page.locator(".publish [role=status]")).to_contain_text("Published: ")
     expect(bodies).to_have_text(['"tea"', "3", "2"])
     page.get_by_label("Oldest first").check()

@@ -15,23 +15,18 @@ from centrifuge.protocol import client_pb2
 from msgspec import Raw
 from msgspec.structs import replace
 
-from tests.realtime.test_session import OPEN, NodeHarness, SessionClient, token
+from tests.realtime.test_session import OPEN, NodeHarness, SessionClient, node_harness, token
 from zaqar_redis.realtime.protocol import fossil
 from zaqar_redis.realtime.protocol.codec import UNI_JSON
 from zaqar_redis.realtime.protocol.codes import DisconnectCode
 from zaqar_redis.realtime.protocol.protobuf import PROTOBUF
-from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.realtime.session.session import Session
 from zaqar_redis.service.channels import ChannelService
 
 #: Long enough for a delta to be smaller.
 TEXT = "a text that does not change, and is long enough for that to matter: é€😀"
 DELTA = replace(
-    OPEN,
-    join_leave=False,
-    history_size=300,
-    allowed_delta_types=("fossil",),
-    delta_publish=True,
+    OPEN, join_leave=False, history_size=300, allowed_delta_types=("fossil",), delta_publish=True
 )
 NAMESPACES = {
     "delta": DELTA,
@@ -43,12 +38,9 @@ NAMESPACES = {
 
 
 @pytest.fixture
-def harness() -> Iterator[NodeHarness]:
-    with asyncio.Runner() as runner:
-        node_harness = NodeHarness(runner)
-        node_harness.build(SessionSettings(), OPEN, **NAMESPACES)
-        yield node_harness
-        node_harness.run(node_harness.node.close())
+def harness(runner: asyncio.Runner) -> Iterator[NodeHarness]:
+    with node_harness(runner, **NAMESPACES) as started:
+        yield started
 
 
 class DeltaSubscriber:

@@ -84,19 +84,10 @@ def test_offsets_grow_by_one_within_an_epoch(backend: EngineHarness) -> None:
 @pytest.mark.parametrize(
     ("at", "limit", "reverse", "expected"),
     [
-        (None, None, False, "123456"),
-        (None, 0, False, ""),
-        (None, 2, False, "12"),
-        (None, 2, True, "65"),
-        (None, None, True, "654321"),
-        (0, None, False, "123456"),
-        (2, None, False, "3456"),
-        (2, 3, False, "345"),
-        (6, None, False, ""),
-        (9, None, False, ""),
-        (4, None, True, "321"),
-        (4, 2, True, "32"),
-        (1, None, True, ""),
+        *((None, None, False, "123456"), (None, 0, False, ""), (None, 2, False, "12")),
+        *((None, 2, True, "65"), (None, None, True, "654321"), (0, None, False, "123456")),
+        *((2, None, False, "3456"), (2, 3, False, "345"), (6, None, False, "")),
+        *((9, None, False, ""), (4, None, True, "321"), (4, 2, True, "32"), (1, None, True, "")),
         (99, 1, True, "6"),
     ],
 )

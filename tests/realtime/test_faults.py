@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -18,158 +19,133 @@ from zaqar_redis.realtime.buses.sharded import shard
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 
 
-@pytest.mark.nightly
-def test_redis_restart_with_data_loses_nothing() -> None:
-    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
-        async with crowd.subscriber_fleet([redis.uri], service) as fleet:
-            for _ in range(2):
-                redis.signal(signal.SIGKILL)
-                await fleet.wait_for_refused()
-                await asyncio.to_thread(redis.start)
-                await fleet.wait_for_acknowledged()
-            await fleet.pause()
-            await fleet.check()
-            fleet.check_sockets()
-
+@contextlib.asynccontextmanager
+async def fleet_on_redis(
+    fsync: str | None = None, options: dict[str, dict[str, object]] = crowd.OPTIONS
+) -> AsyncIterator[tuple[servers.RedisServer, crowd.SubscriberFleet]]:
+    """A fleet of two workers, and their Redis."""
     with (
-        servers.redis_server(fsync="always") as redis,
-        servers.service(redis.uri, workers=2, options=crowd.OPTIONS) as service,
-    ):
-        asyncio.run(scenario(redis, service))
-
-
-def test_redis_restart_without_data_resubscribes_everybody() -> None:
-    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
-        async with crowd.subscriber_fleet([redis.uri], service) as fleet:
-            redis.signal(signal.SIGKILL)
-            await fleet.wait_for_refused()
-            await asyncio.to_thread(redis.start)
-            await fleet.wait_for_epochs(2)
-            await fleet.wait_for_acknowledged()
-            await fleet.pause()
-            await fleet.check(epochs=2)
-            fleet.check_sockets()
-
-    with (
-        servers.redis_server() as redis,
-        servers.service(redis.uri, workers=2, options=crowd.OPTIONS) as service,
-    ):
-        asyncio.run(scenario(redis, service))
-
-
-@pytest.mark.nightly
-def test_redis_restart_from_old_snapshot_resubscribes_everybody() -> None:
-    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
-        async with crowd.subscriber_fleet([redis.uri], service) as fleet:
-            with redis.client() as client:
-                client.save()
-            await fleet.wait_for_acknowledged(50)
-            disconnected = fleet.members[0]
-            await disconnected.client.disconnect()
-            redis.signal(signal.SIGKILL)
-            await asyncio.to_thread(redis.start)
-            await fleet.wait_for_acknowledged(100)  # reuses offsets of the lost publications
-            await disconnected.client.connect()
-            await fleet.wait_for_epochs(2)
-            await fleet.wait_for_acknowledged()
-            await fleet.pause()
-            await fleet.check(epochs=2)
-            fleet.check_sockets(fleet.members[1:])
-
-    with (
-        servers.redis_server() as redis,
-        servers.service(redis.uri, workers=2, options=crowd.OPTIONS) as service,
-    ):
-        asyncio.run(scenario(redis, service))
-
-
-def test_paused_redis_loses_nothing() -> None:
-    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
-        async with crowd.subscriber_fleet([redis.uri], service) as fleet:
-            redis.signal(signal.SIGSTOP)
-            await fleet.wait_for_refused()
-            redis.signal(signal.SIGCONT)
-            await fleet.wait_for_acknowledged()
-            await fleet.pause()
-            await fleet.check()
-            fleet.check_sockets()
-
-    options = crowd.OPTIONS | {"redis": {"timeout": 1.0}}
-    with (
-        servers.redis_server() as redis,
+        servers.redis_server(fsync=fsync) as redis,
         servers.service(redis.uri, workers=2, options=options) as service,
     ):
-        asyncio.run(scenario(redis, service))
-
-
-def test_publications_lost_by_pubsub_are_recovered_by_position_check() -> None:
-    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
         async with crowd.subscriber_fleet([redis.uri], service) as fleet:
-            with redis.client() as client:
-                listeners = len(client.client_list(_type="pubsub"))
-
-                async def cut_off() -> None:
-                    # On a busy machine they need longer to come back than some publications.
-                    await crowd.until(
-                        lambda: len(client.client_list(_type="pubsub")) >= listeners,
-                        "all listeners",
-                    )
-                    assert client.client_kill_filter(_type="pubsub") > 0
-
-                for _ in range(5):
-                    await cut_off()
-                    await fleet.wait_for_acknowledged(15)
-                await fleet.pause()
-                # No later publication reveals the gap.
-                await cut_off()
-                for publisher in fleet.publishers.values():
-                    assert await publisher.publish()
-            await fleet.wait_until_all_received()
-            await fleet.check()
-            fleet.check_sockets()
-            assert all(2500 in subscriber.codes for subscriber in fleet.subscribers)
-
-    with (
-        servers.redis_server() as redis,
-        servers.service(redis.uri, workers=2, options=crowd.OPTIONS) as service,
-    ):
-        asyncio.run(scenario(redis, service))
+            yield redis, fleet
 
 
 @pytest.mark.nightly
-def test_lost_shard_affects_only_its_channels() -> None:
-    async def scenario(
-        redis: Sequence[servers.RedisServer], service: servers.RunningService
-    ) -> None:
-        async with crowd.subscriber_fleet([each.uri for each in redis], service) as fleet:
-            lost, other = sorted(
-                crowd.CHANNELS, key=lambda name: shard(f"default/{name}".encode(), 2)
-            )
-            redis[0].signal(signal.SIGKILL)
-            before = fleet.publishers[other].refused
-            await crowd.until(lambda: fleet.publishers[lost].refused > 10, "refusals")
-            assert fleet.publishers[other].refused == before == 0
-            await asyncio.to_thread(redis[0].start)
+async def test_redis_restart_with_data_loses_nothing() -> None:
+    async with fleet_on_redis(fsync="always") as (redis, fleet):
+        for _ in range(2):
+            redis.signal(signal.SIGKILL)
+            await fleet.wait_for_refused()
+            await asyncio.to_thread(redis.start)
             await fleet.wait_for_acknowledged()
-            await fleet.pause()
-            await fleet.check()
-            fleet.check_sockets()
+        await fleet.pause()
+        await fleet.check()
+        fleet.check_sockets()
 
+
+async def test_redis_restart_without_data_resubscribes_everybody() -> None:
+    async with fleet_on_redis() as (redis, fleet):
+        redis.signal(signal.SIGKILL)
+        await fleet.wait_for_refused()
+        await asyncio.to_thread(redis.start)
+        await fleet.wait_for_epochs(2)
+        await fleet.wait_for_acknowledged()
+        await fleet.pause()
+        await fleet.check(epochs=2)
+        fleet.check_sockets()
+
+
+@pytest.mark.nightly
+async def test_redis_restart_from_old_snapshot_resubscribes_everybody() -> None:
+    async with fleet_on_redis() as (redis, fleet):
+        with redis.client() as client:
+            client.save()
+        await fleet.wait_for_acknowledged(50)
+        disconnected = fleet.members[0]
+        await disconnected.client.disconnect()
+        redis.signal(signal.SIGKILL)
+        await asyncio.to_thread(redis.start)
+        await fleet.wait_for_acknowledged(100)  # reuses offsets of the lost publications
+        await disconnected.client.connect()
+        await fleet.wait_for_epochs(2)
+        await fleet.wait_for_acknowledged()
+        await fleet.pause()
+        await fleet.check(epochs=2)
+        fleet.check_sockets(fleet.members[1:])
+
+
+async def test_paused_redis_loses_nothing() -> None:
+    options = crowd.OPTIONS | {"redis": {"timeout": 1.0}}
+    async with fleet_on_redis(options=options) as (redis, fleet):
+        redis.signal(signal.SIGSTOP)
+        await fleet.wait_for_refused()
+        redis.signal(signal.SIGCONT)
+        await fleet.wait_for_acknowledged()
+        await fleet.pause()
+        await fleet.check()
+        fleet.check_sockets()
+
+
+async def test_publications_lost_by_pubsub_are_recovered_by_position_check() -> None:
+    async with fleet_on_redis() as (redis, fleet):
+        with redis.client() as client:
+            listeners = len(client.client_list(_type="pubsub"))
+
+            async def cut_off() -> None:
+                # On a busy machine they need longer to come back than some publications.
+                await crowd.until(
+                    lambda: len(client.client_list(_type="pubsub")) >= listeners, "all listeners"
+                )
+                assert client.client_kill_filter(_type="pubsub") > 0
+
+            for _ in range(5):
+                await cut_off()
+                await fleet.wait_for_acknowledged(15)
+            await fleet.pause()
+            # No later publication reveals the gap.
+            await cut_off()
+            for publisher in fleet.publishers.values():
+                assert await publisher.publish()
+        await fleet.wait_until_all_received()
+        await fleet.check()
+        fleet.check_sockets()
+        assert all(2500 in subscriber.codes for subscriber in fleet.subscribers)
+
+
+@pytest.mark.nightly
+async def test_lost_shard_affects_only_its_channels() -> None:
     with (
         servers.redis_server(fsync="always") as first,
         servers.redis_server(fsync="always") as second,
         servers.redis_server() as queues,
     ):
-        uris = {"uris": f"{first.uri}, {second.uri}"}
-        options = {"channels": crowd.OPTIONS["channels"] | uris}
+        uris = [first.uri, second.uri]
+        options = {"channels": crowd.OPTIONS["channels"] | {"uris": ", ".join(uris)}}
         with servers.service(queues.uri, workers=2, options=options) as service:
-            asyncio.run(scenario([first, second], service))
+            async with crowd.subscriber_fleet(uris, service) as fleet:
+                lost, other = sorted(
+                    crowd.CHANNELS, key=lambda name: shard(f"default/{name}".encode(), 2)
+                )
+                first.signal(signal.SIGKILL)
+                before = fleet.publishers[other].refused
+                await crowd.until(lambda: fleet.publishers[lost].refused > 10, "refusals")
+                assert fleet.publishers[other].refused == before == 0
+                await asyncio.to_thread(first.start)
+                await fleet.wait_for_acknowledged()
+                await fleet.pause()
+                await fleet.check()
+                fleet.check_sockets()
 
 
-def test_clients_of_a_killed_node_come_back_and_miss_nothing() -> None:
-    async def scenario(
-        redis: servers.RedisServer, killed: servers.RunningService, other: servers.RunningService
-    ) -> None:
+async def test_clients_of_a_killed_node_come_back_and_miss_nothing() -> None:
+    options = {"channels": crowd.OPTIONS["channels"] | {"presence_ttl": 3}}
+    with (
+        servers.redis_server() as redis,
+        servers.service(redis.uri, options=options) as killed,
+        servers.service(redis.uri, options=options) as other,
+    ):
         async with crowd.subscriber_fleet([redis.uri], killed, other, each=3) as fleet:
             theirs, others = fleet.members[:3], fleet.members[3:]
             for _ in range(2):
@@ -193,11 +169,3 @@ def test_clients_of_a_killed_node_come_back_and_miss_nothing() -> None:
                 return True
 
             await crowd.until(only_live_clients_are_present, "presence of lost clients to expire")
-
-    options = {"channels": crowd.OPTIONS["channels"] | {"presence_ttl": 3}}
-    with (
-        servers.redis_server() as redis,
-        servers.service(redis.uri, options=options) as killed,
-        servers.service(redis.uri, options=options) as other,
-    ):
-        asyncio.run(scenario(redis, killed, other))

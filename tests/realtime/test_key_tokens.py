@@ -17,15 +17,14 @@ from tests.realtime.sdk_client import SECRET
 from tests.realtime.streams import StreamingClient, lines
 from tests.support import servers
 from tests.support.backends import Backend
+from tests.support.servers import RunningService
 
-_OPTIONS = key_clients.OPTIONS | {
-    "channels": {"token_hmac_secret_key": SECRET, "project": "first"},
-}
+_OPTIONS = key_clients.OPTIONS | {"channels": {"token_hmac_secret_key": SECRET, "project": "first"}}
 _INVALID = {"code": 3500, "reason": "invalid token"}
 
 
 @pytest.fixture(scope="module")
-def service(redis_server: Backend) -> Iterator[servers.RunningService]:
+def service(redis_server: Backend) -> Iterator[RunningService]:
     with servers.service(redis_server.uri, options=_OPTIONS) as running:
         yield running
 
@@ -44,24 +43,24 @@ def _signed(key: IssuedKey | None, **claims: Any) -> str:
     return jwt.encode(claims, key.secret, algorithm="HS256", headers={"kid": key.id})
 
 
-def _connect(service: servers.RunningService, token: str) -> StreamingClient:
+def _connect(service: RunningService, token: str) -> StreamingClient:
     first = {"id": 1, "connect": {"token": token}}
     return StreamingClient(service, "http_stream", lines(first))
 
 
-def _refusal(service: servers.RunningService, token: str) -> Any:
+def _refusal(service: RunningService, token: str) -> Any:
     with _connect(service, token) as client:
         return client.next()["push"]["disconnect"]
 
 
-def _post(service: servers.RunningService, key: IssuedKey, queue: str) -> None:
+def _post(service: RunningService, key: IssuedKey, queue: str) -> None:
     headers = key.bearer | {"Client-ID": CLIENT}
     url = f"{service.url}/v2/queues/{queue}/messages"
     assert httpx.post(url, json=MESSAGES, headers=headers, timeout=60).status_code == 201
 
 
 def test_token_of_an_access_key_opens_the_channels_of_its_project(
-    service: servers.RunningService, operator: KeyOperator
+    service: RunningService, operator: KeyOperator
 ) -> None:
     key = operator.create(project="second")
     for named in ({}, {"project": "second"}):
@@ -72,15 +71,13 @@ def test_token_of_an_access_key_opens_the_channels_of_its_project(
 
 
 def test_token_of_an_access_key_for_another_project_is_refused(
-    service: servers.RunningService, operator: KeyOperator
+    service: RunningService, operator: KeyOperator
 ) -> None:
     key = operator.create(project="second")
     assert _refusal(service, _signed(key, project="first")) == _INVALID
 
 
-def test_key_of_the_installation_signs_for_its_project_only(
-    service: servers.RunningService,
-) -> None:
+def test_key_of_the_installation_signs_for_its_project_only(service: RunningService) -> None:
     assert _refusal(service, _signed(None, project="second")) == _INVALID
     for named in ({}, {"project": "first"}):
         with _connect(service, _signed(None, **named)) as client:
@@ -99,7 +96,7 @@ def test_option_lets_the_key_of_the_installation_sign_for_every_project(
 
 
 def test_subscription_token_of_another_project_is_refused(
-    service: servers.RunningService, operator: KeyOperator
+    service: RunningService, operator: KeyOperator
 ) -> None:
     key = operator.create(project="second")
     own = _signed(key, channel="queue:own")
@@ -114,7 +111,7 @@ def test_subscription_token_of_another_project_is_refused(
 
 @pytest.mark.parametrize("right", ["orders:channels:token", "*:messages:*"])
 def test_key_without_the_right_signs_no_tokens(
-    service: servers.RunningService, operator: KeyOperator, right: str
+    service: RunningService, operator: KeyOperator, right: str
 ) -> None:
     key = operator.create("--right", right, project="second")
     assert _refusal(service, _signed(key)) == _INVALID
@@ -123,15 +120,13 @@ def test_key_without_the_right_signs_no_tokens(
         assert client.connected()["client"]
 
 
-def test_key_of_a_reader_signs_no_tokens(
-    service: servers.RunningService, operator: KeyOperator
-) -> None:
+def test_key_of_a_reader_signs_no_tokens(service: RunningService, operator: KeyOperator) -> None:
     key = operator.create("--role", "reader", project="second")
     assert _refusal(service, _signed(key)) == _INVALID
 
 
 def test_withdrawn_expired_and_forged_tokens_are_refused(
-    service: servers.RunningService, operator: KeyOperator
+    service: RunningService, operator: KeyOperator
 ) -> None:
     key = operator.create(project="second")
     rotated = operator.rotate(key)

@@ -13,30 +13,25 @@ from centrifuge.protocol import client_pb2
 from msgspec import Raw
 from msgspec.structs import replace
 
-from tests.realtime.test_session import OPEN, NodeHarness, SessionClient, token
+from tests.realtime.test_session import (
+    OPEN,
+    NodeHarness,
+    SessionClient,
+    node_harness,
+    publish,
+    token,
+)
 from zaqar_redis.realtime.protocol.protobuf import PROTOBUF
 from zaqar_redis.realtime.protocol.wire import FilterNode
-from zaqar_redis.realtime.session.context import SessionSettings
 
 FILTERED = replace(OPEN, join_leave=False, allow_tags_filter=True)
 CACHE = replace(OPEN, join_leave=False, force_recovery_mode="cache", auto_cache_recover=True)
 
 
 @pytest.fixture
-def harness() -> Iterator[NodeHarness]:
-    with asyncio.Runner() as runner:
-        node_harness = NodeHarness(runner)
-        node_harness.build(SessionSettings(), OPEN, cache=CACHE, tags=FILTERED)
-        yield node_harness
-        node_harness.run(node_harness.node.close())
-
-
-def publish(harness: NodeHarness, channel: str, *values: object) -> None:
-    """Publishes as a client."""
-    bob = harness.connected("bob")
-    bob.request(subscribe={"channel": channel})
-    for value in values:
-        bob.request(publish={"channel": channel, "data": value})
+def harness(runner: asyncio.Runner) -> Iterator[NodeHarness]:
+    with node_harness(runner, cache=CACHE, tags=FILTERED) as started:
+        yield started
 
 
 def pushed(client: SessionClient) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.realtime.crowd import until
 from tests.realtime.test_buses import NODES, RecordingNode, two_nodes
 from tests.support.nats import NatsServer, nats_server
 from zaqar_redis import errors
@@ -34,14 +35,6 @@ def server() -> Iterator[NatsServer]:
 
 def count(counter: Counter, *labels: str) -> float:
     return dict(counter.rows()).get(labels, [0])[0]
-
-
-async def wait_until(condition: Callable[[], bool], what: str) -> None:
-    for _ in range(3000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise TimeoutError(what)
 
 
 def resident_bytes() -> int:
@@ -70,11 +63,11 @@ async def break_and_expect_all_again(
     for number in range(100):
         a.bus.publish(b"p/news", b"%d" % number)
         await asyncio.sleep(0)
-    await wait_until(lambda: not a.bus.live and not b.bus.live, "the loss to be noticed")
+    await until(lambda: not a.bus.live and not b.bus.live, "the loss to be noticed")
     with pytest.raises(errors.BusUnavailable):
         await a.bus.send(b"p/news", b"lost")
     resume()
-    await wait_until(lambda: a.bus.live and b.bus.live, "both nodes to be back")
+    await until(lambda: a.bus.live and b.bus.live, "both nodes to be back")
     assert (a.gaps, b.gaps) == (1, 1)
     assert count(metrics.BUS_LOST, a.bus.name) - lost == 2
     assert count(metrics.BUS_DROPPED, a.bus.name, "unavailable") - dropped == 101
@@ -85,40 +78,33 @@ async def break_and_expect_all_again(
     await b.expect((b"p/news", b"again"), (NODES, b"all"))
 
 
-def test_nodes_come_back_with_all_channels_when_the_server_was_killed(server: NatsServer) -> None:
-    async def work() -> None:
-        async with two_nodes([server.uri]) as (a, b):
-            await break_and_expect_all_again(server, a, b, signal.SIGKILL, server.start)
-
-    asyncio.run(work())
+async def test_nodes_come_back_with_all_channels_when_the_server_was_killed(
+    server: NatsServer,
+) -> None:
+    async with two_nodes([server.uri]) as (a, b):
+        await break_and_expect_all_again(server, a, b, signal.SIGKILL, server.start)
 
 
 @pytest.mark.nightly
-def test_paused_server_is_noticed_and_left_before_another_connection_is_made(
+async def test_paused_server_is_noticed_and_left_before_another_connection_is_made(
     server: NatsServer,
 ) -> None:
     def go_on() -> None:
         server.signal(signal.SIGCONT)
 
-    async def work() -> None:
-        async with two_nodes([server.uri]) as (a, b):
-            await break_and_expect_all_again(server, a, b, signal.SIGSTOP, go_on)
-            await a.bus.send(NODES, b"once")
-            await b.expect((NODES, b"once"))
-
-    asyncio.run(work())
+    async with two_nodes([server.uri]) as (a, b):
+        await break_and_expect_all_again(server, a, b, signal.SIGSTOP, go_on)
+        await a.bus.send(NODES, b"once")
+        await b.expect((NODES, b"once"))
 
 
 @pytest.mark.nightly
-def test_idle_node_notices_a_paused_server(server: NatsServer) -> None:
-    async def work() -> None:
-        async with two_nodes([server.uri]) as (a, _b):
-            server.signal(signal.SIGSTOP)
-            await wait_until(lambda: not a.bus.live, "the loss to be noticed")
-            server.signal(signal.SIGCONT)
-            await wait_until(lambda: a.bus.live, "the node to be back")
-
-    asyncio.run(work())
+async def test_idle_node_notices_a_paused_server(server: NatsServer) -> None:
+    async with two_nodes([server.uri]) as (a, _b):
+        server.signal(signal.SIGSTOP)
+        await until(lambda: not a.bus.live, "the loss to be noticed")
+        server.signal(signal.SIGCONT)
+        await until(lambda: a.bus.live, "the node to be back")
 
 
 def test_name_of_a_bus_shows_neither_password_nor_token() -> None:
@@ -126,55 +112,50 @@ def test_name_of_a_bus_shows_neither_password_nor_token() -> None:
     assert names == ["nats://u:***@h:1", "nats://***@h:1"]
 
 
-def test_paused_server_that_reads_nothing_does_not_hold_up_stop_or_memory(
+async def test_paused_server_that_reads_nothing_does_not_hold_up_stop_or_memory(
     server: NatsServer,
 ) -> None:
-    async def work() -> None:
-        bus = load_bus([server.uri], BusSettings(backlog_bytes=16 * MIB))
-        await bus.start(lambda channel, payload: 0, lambda: None, [NODES])
-        before = resident_bytes()
-        dropped = count(metrics.BUS_DROPPED, bus.name, "backlog")
-        server.signal(signal.SIGSTOP)
-        for _ in range(2000):
-            bus.publish(b"p/news", bytes(64 * 1024))
-            await asyncio.sleep(0)
-        assert count(metrics.BUS_DROPPED, bus.name, "backlog") - dropped > 1000
-        assert resident_bytes() - before < 64 * MIB
-        began = time.monotonic()
-        await bus.stop()
-        assert time.monotonic() - began < 10
-        assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
-
-    asyncio.run(work())
+    bus = load_bus([server.uri], BusSettings(backlog_bytes=16 * MIB))
+    await bus.start(lambda channel, payload: 0, lambda: None, [NODES])
+    before = resident_bytes()
+    dropped = count(metrics.BUS_DROPPED, bus.name, "backlog")
+    server.signal(signal.SIGSTOP)
+    for _ in range(2000):
+        bus.publish(b"p/news", bytes(64 * 1024))
+        await asyncio.sleep(0)
+    assert count(metrics.BUS_DROPPED, bus.name, "backlog") - dropped > 1000
+    assert resident_bytes() - before < 64 * MIB
+    began = time.monotonic()
+    await bus.stop()
+    assert time.monotonic() - began < 10
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 
 
 @pytest.mark.nightly
-def test_server_that_is_not_there_at_start_is_found_later(server: NatsServer) -> None:
-    async def work() -> None:
-        server.signal(signal.SIGKILL)
-        node = RecordingNode([server.uri], "a")
-        await node.start()
-        assert not node.bus.live
-        with pytest.raises(errors.BusUnavailable, match="cannot be reached"):
-            await node.bus.subscribe(b"p/news")
-        server.start()
-        await wait_until(lambda: node.bus.live, "the server to be found")
-        assert node.gaps == 1
-        await node.bus.send(b"p/news", b"1")
-        await node.expect((b"p/news", b"1"))
-        await node.bus.stop()
-
-    asyncio.run(work())
+async def test_server_that_is_not_there_at_start_is_found_later(server: NatsServer) -> None:
+    server.signal(signal.SIGKILL)
+    node = RecordingNode([server.uri], "a")
+    await node.start()
+    assert not node.bus.live
+    with pytest.raises(errors.BusUnavailable, match="cannot be reached"):
+        await node.bus.subscribe(b"p/news")
+    server.start()
+    await until(lambda: node.bus.live, "the server to be found")
+    assert node.gaps == 1
+    await node.bus.send(b"p/news", b"1")
+    await node.expect((b"p/news", b"1"))
+    await node.bus.stop()
 
 
 #: What the server's log says of a client with a wrong password.
 _REFUSED = "authentication error"
 
 
-def test_wrong_password_is_logged_once_and_tried_again_with_pauses(
+async def test_wrong_password_is_logged_once_and_tried_again_with_pauses(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def work(server: NatsServer) -> None:
+    caplog.set_level(logging.INFO, "zaqar_redis")
+    with nats_server('authorization: {user: me, password: "p@ss"}') as server:
         wrong = create(f"nats://me:wr%40ng@127.0.0.1:{server.port}", BusSettings())
         await wrong.start(lambda channel, payload: 0, lambda: None, [NODES])
         assert not wrong.live
@@ -186,10 +167,6 @@ def test_wrong_password_is_logged_once_and_tried_again_with_pauses(
         await right.start(lambda channel, payload: 0, lambda: None, [NODES])
         assert right.live
         await right.stop()
-
-    caplog.set_level(logging.INFO, "zaqar_redis")
-    with nats_server('authorization: {user: me, password: "p@ss"}') as server:
-        asyncio.run(work(server))
         attempts = server.log.read_text().count(_REFUSED)
     lines = [each.getMessage() for each in caplog.records if each.name.startswith("zaqar_redis")]
     assert "no connection to the bus nats://me:***@" in lines[0]
@@ -198,27 +175,26 @@ def test_wrong_password_is_logged_once_and_tried_again_with_pauses(
     assert attempts <= 12  # within 4 s
 
 
-def test_refused_channel_is_logged_and_the_others_work(caplog: pytest.LogCaptureFixture) -> None:
-    async def work(server: NatsServer) -> None:
+async def test_refused_channel_is_logged_and_the_others_work(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rules = '{subscribe: {allow: "zr.>", deny: "zr.secret"}}'
+    with nats_server(
+        f"authorization: {{users: [{{user: me, password: pw, permissions: {rules}}}]}}"
+    ) as server:
         node = RecordingNode([f"nats://me:pw@127.0.0.1:{server.port}"], "a")
         await node.start()
         await node.bus.subscribe(b"secret")
         await node.bus.send(NODES, b"1")
         await node.expect((NODES, b"1"))
         await node.bus.stop()
-
-    rules = '{subscribe: {allow: "zr.>", deny: "zr.secret"}}'
-    with nats_server(
-        f"authorization: {{users: [{{user: me, password: pw, permissions: {rules}}}]}}"
-    ) as server:
-        asyncio.run(work(server))
     assert 'permissions violation for subscription to "zr.secret"' in "\n".join(caplog.messages)
 
 
-def test_node_that_is_too_slow_is_cut_by_the_server_and_comes_back(
+async def test_node_that_is_too_slow_is_cut_by_the_server_and_comes_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def work(server: NatsServer) -> None:
+    with nats_server('max_pending: 1048576, write_deadline: "2s"') as server:
         gaps: list[float] = []
         received: list[bytes] = []
 
@@ -235,72 +211,62 @@ def test_node_that_is_too_slow_is_cut_by_the_server_and_comes_back(
         publisher = threading.Thread(target=publish_raw, args=(server, b"p/news", content, 10_000))
         publisher.start()
         bus.publish(NODES, b"slow")
-        await wait_until(lambda: bool(gaps) and bus.live, "the node to be cut and come back")
+        await until(lambda: bool(gaps) and bus.live, "the node to be cut and come back")
         assert count(metrics.BUS_LOST, bus.name) - lost == 1
         assert resident_bytes() - before < 64 * MIB
         received.clear()
         await bus.send(NODES, b"last")
-        await wait_until(lambda: b"last" in received, "the node to receive again")
+        await until(lambda: b"last" in received, "the node to receive again")
         await bus.stop()
-
-    with nats_server('max_pending: 1048576, write_deadline: "2s"') as server:
-        asyncio.run(work(server))
         assert "Slow Consumer" in server.log.read_text()
 
 
-def test_message_beyond_the_limit_of_the_server_is_dropped_and_counted(server: NatsServer) -> None:
-    async def work() -> None:
-        async with two_nodes([server.uri]) as (a, b):
-            await b.bus.subscribe(b"p/news")
-            dropped = count(metrics.BUS_DROPPED, a.bus.name, "too_large")
-            a.bus.publish(b"p/news", b"x" * (MIB + 1))
-            with pytest.raises(errors.ContentTooLarge, match="1048576 bytes at most, not 1048577"):
-                await a.bus.send(b"p/large", b"x" * (MIB + 1))
-            await a.bus.send(b"p/news", b"after")
-            await b.expect((b"p/news", b"after"))
-            assert count(metrics.BUS_DROPPED, a.bus.name, "too_large") - dropped == 2
-            assert a.bus.live
+async def test_message_beyond_the_limit_of_the_server_is_dropped_and_counted(
+    server: NatsServer,
+) -> None:
+    async with two_nodes([server.uri]) as (a, b):
+        await b.bus.subscribe(b"p/news")
+        dropped = count(metrics.BUS_DROPPED, a.bus.name, "too_large")
+        a.bus.publish(b"p/news", b"x" * (MIB + 1))
+        with pytest.raises(errors.ContentTooLarge, match="1048576 bytes at most, not 1048577"):
+            await a.bus.send(b"p/large", b"x" * (MIB + 1))
+        await a.bus.send(b"p/news", b"after")
+        await b.expect((b"p/news", b"after"))
+        assert count(metrics.BUS_DROPPED, a.bus.name, "too_large") - dropped == 2
+        assert a.bus.live
 
-    asyncio.run(work())
 
-
-def test_each_channel_has_a_subject_of_its_own_that_the_server_takes(server: NatsServer) -> None:
+async def test_each_channel_has_a_subject_of_its_own_that_the_server_takes(
+    server: NatsServer,
+) -> None:
     names = [b"", b"%", b".", b"a.b", b"a", b"*", b">", b" ", b"\0\r\n", b"\xff", b"p/\xc3\xa9"]
     names += [b"\xff" * 5000, b"\xff" * 5001, b"%" + subject_of(b"\xff" * 5000)[4:].encode()]
     assert len({subject_of(name) for name in names}) == len(names)
-
-    async def work() -> None:
-        async with two_nodes([server.uri]) as (a, b):
-            for name in names:
-                await b.bus.subscribe(name)
-            for name in names:
-                await a.bus.send(name, b"to " + name)
-            await wait_until(lambda: len(b.received) >= len(names), "all messages")
-            assert sorted(b.received) == sorted((name, b"to " + name) for name in names)
-
-    asyncio.run(work())
+    async with two_nodes([server.uri]) as (a, b):
+        for name in names:
+            await b.bus.subscribe(name)
+        for name in names:
+            await a.bus.send(name, b"to " + name)
+        await until(lambda: len(b.received) >= len(names), "all messages")
+        assert sorted(b.received) == sorted((name, b"to " + name) for name in names)
 
 
-def test_thousands_of_channels_are_subscribed_again_after_a_loss(
+async def test_thousands_of_channels_are_subscribed_again_after_a_loss(
     server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So many at once take a busy machine longer than one may take.
     monkeypatch.setattr("zaqar_redis.realtime.buses.nats._CONFIRM_TIMEOUT_SECONDS", 60.0)
-
-    async def work() -> None:
-        async with two_nodes([server.uri]) as (a, b):
-            names = [b"p/%d" % number for number in range(5000)]
-            await asyncio.gather(*(b.bus.subscribe(name) for name in names))
-            server.signal(signal.SIGKILL)
-            await wait_until(lambda: not b.bus.live, "the loss to be noticed")
-            server.start()
-            await wait_until(lambda: a.bus.live and b.bus.live, "both nodes to be back")
-            for name in names:
-                a.bus.publish(name, name)
-            await wait_until(lambda: len(b.received) >= len(names), "all messages")
-            assert sorted(b.received) == sorted((name, name) for name in names)
-
-    asyncio.run(work())
+    async with two_nodes([server.uri]) as (a, b):
+        names = [b"p/%d" % number for number in range(5000)]
+        await asyncio.gather(*(b.bus.subscribe(name) for name in names))
+        server.signal(signal.SIGKILL)
+        await until(lambda: not b.bus.live, "the loss to be noticed")
+        server.start()
+        await until(lambda: a.bus.live and b.bus.live, "both nodes to be back")
+        for name in names:
+            a.bus.publish(name, name)
+        await until(lambda: len(b.received) >= len(names), "all messages")
+        assert sorted(b.received) == sorted((name, name) for name in names)
 
 
 @pytest.mark.parametrize("uri", ["nats://", "nats://host:x", "nats://host/path", "nats://[::1"])

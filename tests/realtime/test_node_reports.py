@@ -75,58 +75,49 @@ async def until(services: OperatorServices, condition: Callable[[list[str]], boo
             await asyncio.sleep(0.05)
 
 
-def test_node_without_its_store_is_an_alarm_at_the_others(uri: str) -> None:
-    async def run() -> None:
-        async with (
-            operator(uri, uri) as (healthy, services),
-            operator(uri, "unix:///nowhere") as (lonely, _),
-        ):
-            lonely.name = "lonely"
-            text = "Node lonely cannot reach the store default, control."
-            await until(services, lambda alarms: text in alarms)
+async def test_node_without_its_store_is_an_alarm_at_the_others(uri: str) -> None:
+    async with (
+        operator(uri, uri) as (healthy, services),
+        operator(uri, "unix:///nowhere") as (lonely, _),
+    ):
+        lonely.name = "lonely"
+        text = "Node lonely cannot reach the store default, control."
+        await until(services, lambda alarms: text in alarms)
 
-            # On a busy machine a report, or a store, may come too late for an overview.
-            async def are_told() -> bool:
-                overview = await services.overview.get("p", everything=True)
-                reports = {each.name: each.unavailable for each in overview.nodes}
-                return reports == {healthy.name: [], "lonely": ["default", "control"]}
+        # On a busy machine a report, or a store, may come too late for an overview.
+        async def are_told() -> bool:
+            overview = await services.overview.get("p", everything=True)
+            reports = {each.name: each.unavailable for each in overview.nodes}
+            return reports == {healthy.name: [], "lonely": ["default", "control"]}
 
-            await crowd.until(are_told, "the reports of both nodes")
-
-    asyncio.run(run())
+        await crowd.until(are_told, "the reports of both nodes")
 
 
-def test_node_that_does_not_answer_any_more_is_an_alarm(uri: str) -> None:
-    async def run() -> None:
-        async with operator(uri, uri) as (_, services):
-            async with operator(uri, uri) as (other, _others):
-                other.name = "other"
-                await until(services, lambda alarms: not alarms)
+async def test_node_that_does_not_answer_any_more_is_an_alarm(uri: str) -> None:
+    async with operator(uri, uri) as (_, services):
+        async with operator(uri, uri) as (other, _others):
+            other.name = "other"
+            await until(services, lambda alarms: not alarms)
 
-                async def are_both_there() -> bool:
-                    assert services.nodes is not None
-                    return len(await services.nodes.reports()) == 2
+            async def are_both_there() -> bool:
+                assert services.nodes is not None
+                return len(await services.nodes.reports()) == 2
 
-                await crowd.until(are_both_there, "both nodes to answer in time")
-            text = "Node other answered "
-            await until(services, lambda alarms: any(each.startswith(text) for each in alarms))
-
-    asyncio.run(run())
+            await crowd.until(are_both_there, "both nodes to answer in time")
+        text = "Node other answered "
+        await until(services, lambda alarms: any(each.startswith(text) for each in alarms))
 
 
-def test_load_of_a_process_is_told(uri: str) -> None:
-    async def run() -> None:
-        async with operator(uri, uri) as (node, services):
-            LOAD.note(0.7)
-            (report,) = await NodeMonitor(node, PATIENCE).reports()
-            assert report.loop_lag is not None
-            assert report.loop_lag >= 700
-            assert report.memory is not None
-            assert report.memory > 1_000_000
-            text = f"Node {node.name} stood still for "
-            await until(services, lambda alarms: any(each.startswith(text) for each in alarms))
-
-    asyncio.run(run())
+async def test_load_of_a_process_is_told(uri: str) -> None:
+    async with operator(uri, uri) as (node, services):
+        LOAD.note(0.7)
+        (report,) = await NodeMonitor(node, PATIENCE).reports()
+        assert report.loop_lag is not None
+        assert report.loop_lag >= 700
+        assert report.memory is not None
+        assert report.memory > 1_000_000
+        text = f"Node {node.name} stood still for "
+        await until(services, lambda alarms: any(each.startswith(text) for each in alarms))
 
 
 async def subscribe(node: Node, *channels: str) -> None:
@@ -139,52 +130,48 @@ async def subscribe(node: Node, *channels: str) -> None:
         await session.receive(json.dumps(command).encode())
 
 
-def test_rate_of_a_channel_is_that_of_one_node_and_ends_with_its_publications(
+async def test_rate_of_a_channel_is_that_of_one_node_and_ends_with_its_publications(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The clock of the nodes ticks twice a second.
     monkeypatch.setattr(publication_rates, "_WINDOW", 0.5)
     monkeypatch.setattr(publication_rates, "_SECONDS_MIN", 0.4)
+    async with operator(uri, uri) as (node, _), operator(uri, uri) as (other, _others):
+        await subscribe(node, "news", "quiet")
+        await subscribe(other, "news", "o[d]d")
+        channels = ChannelService(ProjectContext(other, "p"), lambda action, of: None)
+        context = ProjectContext(node, "p")
 
-    async def run() -> None:
-        async with operator(uri, uri) as (node, _), operator(uri, uri) as (other, _others):
-            await subscribe(node, "news", "quiet")
-            await subscribe(other, "news", "o[d]d")
-            channels = ChannelService(ProjectContext(other, "p"), lambda action, of: None)
-            context = ProjectContext(node, "p")
+        async def listed(pattern: str) -> dict[str, int]:
+            return {each.name: each.subscribers for each in await channels.figures(pattern)}
 
-            async def listed(pattern: str) -> dict[str, int]:
-                return {each.name: each.subscribers for each in await channels.figures(pattern)}
+        assert await listed("") == {"news": 2, "o[d]d": 1, "quiet": 1}
+        assert await listed("*d") == await listed("o[[]d]d") == {"o[d]d": 1}
+        assert await listed("new") == await listed("o[d]d") == {}
 
-            assert await listed("") == {"news": 2, "o[d]d": 1, "quiet": 1}
-            assert await listed("*d") == await listed("o[[]d]d") == {"o[d]d": 1}
-            assert await listed("new") == await listed("o[d]d") == {}
+        async def rate() -> float | None:
+            (news,) = await channels.figures("news")
+            assert news.subscribers == 2
+            return news.published
 
-            async def rate() -> float | None:
-                (news,) = await channels.figures("news")
-                assert news.subscribers == 2
-                return news.published
+        published, found = 0, None
 
-            published, found = 0, None
+        async def publish() -> float | None:
+            nonlocal published, found
+            await context.publish("news", Raw(b"1"))
+            published += 1
+            found = await rate()
+            return found
 
-            async def publish() -> float | None:
-                nonlocal published, found
-                await context.publish("news", Raw(b"1"))
-                published += 1
-                found = await rate()
-                return found
+        async def is_quiet() -> bool:
+            return await rate() == 0
 
-            async def is_quiet() -> bool:
-                return await rate() == 0
-
-            await crowd.until(publish, "a rate")
-            assert found is not None
-            assert found <= published / 0.4  # although both nodes have received all
-            await crowd.until(is_quiet, "its end")
-            figures = {each.name: each.published for each in await channels.figures("")}
-            assert figures == {"news": 0, "o[d]d": 0, "quiet": 0}
-
-    asyncio.run(run())
+        await crowd.until(publish, "a rate")
+        assert found is not None
+        assert found <= published / 0.4  # although both nodes have received all
+        await crowd.until(is_quiet, "its end")
+        figures = {each.name: each.published for each in await channels.figures("")}
+        assert figures == {"news": 0, "o[d]d": 0, "quiet": 0}
 
 
 def test_highest_rate_that_a_node_tells_is_that_of_the_channel() -> None:

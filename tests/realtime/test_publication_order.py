@@ -13,8 +13,7 @@ import pytest
 from tests.realtime.conftest import RecordingEventHandler, engine
 from tests.realtime.crowd import until
 from tests.support import servers
-from tests.support.buses import BUSES, open_bus
-from tests.support.tiers import in_gate
+from tests.support.buses import open_bus
 from zaqar_redis import clock
 from zaqar_redis.realtime.engine import HistoryOptions, Position
 from zaqar_redis.realtime.engines import ordering
@@ -23,56 +22,46 @@ from zaqar_redis.realtime.engines.ordering import PublicationOrder
 KEEP = HistoryOptions(size=10_000, ttl=60, meta_ttl=600)
 
 
-@pytest.fixture(scope="module", params=in_gate(BUSES, "memory", "redis", "zeromq", "nats"))
-def uris(request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    with BUSES[request.param]() as found:
-        yield found
-
-
 @pytest.fixture(scope="module")
 def redis() -> Iterator[servers.RedisServer]:
     with servers.redis_server() as running:
         yield running
 
 
-def test_publications_of_two_nodes_arrive_in_the_order_of_the_history(
+async def test_publications_of_two_nodes_arrive_in_the_order_of_the_history(
     redis: servers.RedisServer, uris: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However late one comes on a busy machine, it is not taken for lost.
     monkeypatch.setattr(ordering, "_HOLD_SECONDS", 60.0)
-
-    async def scenario() -> None:
-        async with contextlib.AsyncExitStack() as stack:
-            handlers = [RecordingEventHandler() for _ in range(2)]
-            nodes = []
-            for number, handler in enumerate(handlers):
-                bus = open_bus(uris)
-                node = engine([redis.uri], clock.store, bus)
-                await node.start(f"node-{number}", handler)
-                stack.push_async_callback(node.close)
-                nodes.append(node)
-            channel = f"p/{len(uris)}-{uris[0]}"
-            for node in nodes:
-                await node.events.subscribe(channel)
-            # What a node receives first may be sorted for a moment only.
-            await nodes[0].history.publish(channel, b"first", KEEP)
-            for handler in handlers:
-                await until(partial(has_all, handler, 1), "the first publication")
-                handler.events.clear()
-            total = 600
-            for first in range(0, total, 20):
-                await asyncio.gather(
-                    *(
-                        nodes[number % 2].history.publish(channel, b"%d" % number, KEEP)
-                        for number in range(first, first + 20)
-                    )
+    async with contextlib.AsyncExitStack() as stack:
+        handlers = [RecordingEventHandler() for _ in range(2)]
+        nodes = []
+        for number, handler in enumerate(handlers):
+            bus = open_bus(uris)
+            node = engine([redis.uri], clock.store, bus)
+            await node.start(f"node-{number}", handler)
+            stack.push_async_callback(node.close)
+            nodes.append(node)
+        channel = f"p/{len(uris)}-{uris[0]}"
+        for node in nodes:
+            await node.events.subscribe(channel)
+        # What a node receives first may be sorted for a moment only.
+        await nodes[0].history.publish(channel, b"first", KEEP)
+        for handler in handlers:
+            await until(partial(has_all, handler, 1), "the first publication")
+            handler.events.clear()
+        total = 600
+        for first in range(0, total, 20):
+            await asyncio.gather(
+                *(
+                    nodes[number % 2].history.publish(channel, b"%d" % number, KEEP)
+                    for number in range(first, first + 20)
                 )
-            for handler in handlers:
-                await until(partial(has_all, handler, total), "all publications")
-                offsets = [position.offset for _, _, _, position in handler.events]
-                assert offsets == list(range(2, total + 2))
-
-    asyncio.run(scenario())
+            )
+        for handler in handlers:
+            await until(partial(has_all, handler, total), "all publications")
+            offsets = [position.offset for _, _, _, position in handler.events]
+            assert offsets == list(range(2, total + 2))
 
 
 def has_all(handler: RecordingEventHandler, total: int) -> bool:
@@ -115,47 +104,38 @@ async def begun(offset: int) -> Recorded:
     return found
 
 
-def test_first_publications_are_sorted_before_they_are_passed_on() -> None:
-    async def scenario() -> None:
-        found = Recorded()
-        found.add(6, 5, 7)
-        assert found.passed == []
-        await asyncio.sleep(0.1)
-        assert found.passed == [5, 6, 7]
-        found.add(8)
-        assert found.passed == [5, 6, 7, 8]
-
-    asyncio.run(scenario())
+async def test_first_publications_are_sorted_before_they_are_passed_on() -> None:
+    found = Recorded()
+    found.add(6, 5, 7)
+    assert found.passed == []
+    await asyncio.sleep(0.1)
+    assert found.passed == [5, 6, 7]
+    found.add(8)
+    assert found.passed == [5, 6, 7, 8]
 
 
-def test_later_publication_waits_for_the_earlier_one() -> None:
-    async def scenario() -> None:
-        found = await begun(5)
-        found.add(8, 7)
-        assert found.passed == [5]
-        found.add(6)
-        assert found.passed == [5, 6, 7, 8]
-        found.add(9)
-        assert found.passed[-1] == 9
-
-    asyncio.run(scenario())
+async def test_later_publication_waits_for_the_earlier_one() -> None:
+    found = await begun(5)
+    found.add(8, 7)
+    assert found.passed == [5]
+    found.add(6)
+    assert found.passed == [5, 6, 7, 8]
+    found.add(9)
+    assert found.passed[-1] == 9
 
 
-def test_lost_publication_holds_up_the_others_for_a_moment_only_and_is_dropped_when_it_comes() -> (
+async def test_lost_publication_holds_up_others_for_a_moment_only_and_is_dropped_when_late() -> (
     None
 ):
-    async def scenario() -> None:
-        found = await begun(1)
-        found.add(3, 4)
-        assert found.passed == [1]
-        await asyncio.sleep(0.5)
-        assert found.passed == [1, 3, 4]
-        found.add(2)
-        assert (found.passed, found.missed) == ([1, 3, 4], 1)
-        found.add(5)
-        assert found.passed[-1] == 5
-
-    asyncio.run(scenario())
+    found = await begun(1)
+    found.add(3, 4)
+    assert found.passed == [1]
+    await asyncio.sleep(0.5)
+    assert found.passed == [1, 3, 4]
+    found.add(2)
+    assert (found.passed, found.missed) == ([1, 3, 4], 1)
+    found.add(5)
+    assert found.passed[-1] == 5
 
 
 def test_publications_that_are_late_by_turns_are_all_passed_on() -> None:
@@ -182,29 +162,23 @@ def test_publications_that_are_late_by_turns_are_all_passed_on() -> None:
         runner.run(scenario())
 
 
-def test_no_more_publications_are_held_than_may_wait() -> None:
-    async def scenario() -> None:
-        found = await begun(1)
-        found.add(*range(3, 1003))
-        assert found.passed == [1]
-        found.add(1003)
-        assert found.passed == [1, *range(3, 1004)]
-
-    asyncio.run(scenario())
+async def test_no_more_publications_are_held_than_may_wait() -> None:
+    found = await begun(1)
+    found.add(*range(3, 1003))
+    assert found.passed == [1]
+    found.add(1003)
+    assert found.passed == [1, *range(3, 1004)]
 
 
-def test_another_epoch_begins_at_once_and_its_predecessor_comes_too_late() -> None:
-    async def scenario() -> None:
-        found = await begun(1)
-        found.add(3)
-        found.add(1, epoch="f")
-        assert found.passed == [1, 3, 1]
-        found.add(4)
-        assert (found.passed, found.missed) == ([1, 3, 1], 1)
-        found.add(2, epoch="f")
-        assert found.passed == [1, 3, 1, 2]
-
-    asyncio.run(scenario())
+async def test_another_epoch_begins_at_once_and_its_predecessor_comes_too_late() -> None:
+    found = await begun(1)
+    found.add(3)
+    found.add(1, epoch="f")
+    assert found.passed == [1, 3, 1]
+    found.add(4)
+    assert (found.passed, found.missed) == ([1, 3, 1], 1)
+    found.add(2, epoch="f")
+    assert found.passed == [1, 3, 1, 2]
 
 
 def test_publications_without_a_position_are_not_held() -> None:
@@ -213,15 +187,12 @@ def test_publications_without_a_position_are_not_held() -> None:
     assert found.passed == [0, 0]
 
 
-def test_forgotten_channel_begins_anew() -> None:
-    async def scenario() -> None:
-        found = await begun(7)
-        found.add(9)
-        found.order.forget("p/a")
-        await asyncio.sleep(0.5)
-        assert found.passed == [7]
-        found.add(3)
-        await asyncio.sleep(0.1)
-        assert found.passed == [7, 3]
-
-    asyncio.run(scenario())
+async def test_forgotten_channel_begins_anew() -> None:
+    found = await begun(7)
+    found.add(9)
+    found.order.forget("p/a")
+    await asyncio.sleep(0.5)
+    assert found.passed == [7]
+    found.add(3)
+    await asyncio.sleep(0.1)
+    assert found.passed == [7, 3]

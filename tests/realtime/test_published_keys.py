@@ -15,11 +15,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jwt.algorithms import OKPAlgorithm
 
-from tests.realtime.test_session import OPEN, NodeHarness, SessionClient
+from tests.realtime.test_session import NodeHarness, SessionClient, node_harness
 from tests.realtime.test_session import token as without_name
 from tests.support import servers
 from zaqar_redis.auth import jwks, tokens
-from zaqar_redis.realtime.session.context import SessionSettings
 
 
 class JwksServer:
@@ -74,23 +73,11 @@ def publisher() -> Iterator[JwksServer]:
 
 
 @pytest.fixture
-def harness(publisher: JwksServer) -> Iterator[NodeHarness]:
-    with asyncio.Runner() as runner:
-        node_harness = NodeHarness(runner)
-        node_harness.build(SessionSettings(), OPEN)
-        node_harness.node.verifier = node_harness.scope.verifier = tokens.TokenVerifier(
-            tokens.TokenSettings(jwks_public_endpoint=publisher.url)
-        )
-        yield node_harness
-        node_harness.run(node_harness.node.close())
-
-
-def close_code(harness: NodeHarness, given: str) -> int | None:
-    """Connects with a token; returns the close code, or None when connected."""
-    client = SessionClient(harness)
-    replies = client.send({"id": 1, "connect": {"token": given}})
-    assert (client.code is None) == any("connect" in each for each in replies)
-    return client.code
+def harness(runner: asyncio.Runner, publisher: JwksServer) -> Iterator[NodeHarness]:
+    settings = tokens.TokenSettings(jwks_public_endpoint=publisher.url)
+    with node_harness(runner) as started:
+        started.node.verifier = started.scope.verifier = tokens.TokenVerifier(settings)
+        yield started
 
 
 def test_new_key_is_valid_as_soon_as_published(
@@ -98,10 +85,10 @@ def test_new_key_is_valid_as_soon_as_published(
 ) -> None:
     monkeypatch.setattr(jwks, "_REFETCH_INTERVAL", 0.0)
     first = publisher.publish("first")
-    assert [close_code(harness, first) for _ in range(5)] == [None] * 5
+    assert [harness.close_code(first) for _ in range(5)] == [None] * 5
     assert publisher.request_count == 1
     second = publisher.publish("second")
-    assert [close_code(harness, each) for each in (second, first)] == [None, None]
+    assert [harness.close_code(each) for each in (second, first)] == [None, None]
     assert publisher.request_count == 2
 
 
@@ -111,9 +98,9 @@ def test_withdrawn_key_becomes_invalid(
     monkeypatch.setattr(jwks, "_REFETCH_INTERVAL", 0.0)
     monkeypatch.setattr(jwks, "_CACHE_TTL", 2.0)
     first = publisher.publish("first")
-    assert close_code(harness, first) is None
+    assert harness.close_code(first) is None
     del publisher.keys["first"]
-    while (code := close_code(harness, first)) is None:
+    while (code := harness.close_code(first)) is None:
         harness.run(asyncio.sleep(0.05))
     assert code == 3004
 
@@ -122,17 +109,17 @@ def test_token_of_unpublished_key_is_temporarily_refused(
     harness: NodeHarness, publisher: JwksServer
 ) -> None:
     first = publisher.publish("first")
-    assert close_code(harness, first) is None
+    assert harness.close_code(first) is None
     began, before = time.monotonic(), publisher.request_count
     key = Ed25519PrivateKey.generate()
     early = publisher.token("second", key)
     for number in range(30):
         assert (
-            close_code(harness, early)
-            == close_code(harness, publisher.token(f"made up {number}"))
+            harness.close_code(early)
+            == harness.close_code(publisher.token(f"made up {number}"))
             == 3004
         )
-        assert close_code(harness, first) is None
+        assert harness.close_code(first) is None
     assert (
         publisher.request_count - before <= 1 + (time.monotonic() - began) / jwks._REFETCH_INTERVAL
     )
@@ -141,7 +128,7 @@ def test_token_of_unpublished_key_is_temporarily_refused(
     refused = ann.request(subscribe={"channel": "x", "token": early})["error"]
     assert (refused["code"], refused["temporary"]) == (100, True)
     publisher.keys["second"] = key
-    while (code := close_code(harness, early)) is not None:
+    while (code := harness.close_code(early)) is not None:
         assert code == 3004
         harness.run(asyncio.sleep(0.05))
 
@@ -150,8 +137,8 @@ def test_token_signed_by_another_key_is_invalid(
     harness: NodeHarness, publisher: JwksServer
 ) -> None:
     publisher.publish("first")
-    assert close_code(harness, publisher.token("first")) == 3500
-    assert close_code(harness, without_name()) == 3500
+    assert harness.close_code(publisher.token("first")) == 3500
+    assert harness.close_code(without_name()) == 3500
 
 
 @pytest.mark.parametrize("document", [b"<html>Back soon</html>", b"[]", b'{"keys": []}', b"\xff"])
@@ -165,10 +152,10 @@ def test_invalid_jwks_document_refuses_temporarily(
     monkeypatch.setattr(jwks, "_REFETCH_INTERVAL", 0.0)
     given = publisher.publish("first")
     publisher.document = document
-    assert [close_code(harness, given) for _ in range(3)] == [3004] * 3
+    assert [harness.close_code(given) for _ in range(3)] == [3004] * 3
     assert publisher.request_count == 3
     assert [each.getMessage()[:17] for each in caplog.records] == ["no published keys"]
     publisher.document = None
-    while (code := close_code(harness, given)) is not None:
+    while (code := harness.close_code(given)) is not None:
         assert code == 3004
         harness.run(asyncio.sleep(0.05))

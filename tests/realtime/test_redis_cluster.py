@@ -13,7 +13,7 @@ from redis.crc import key_slot
 from tests.realtime.crowd import until
 from tests.realtime.test_buses import NODES, RecordingNode, two_nodes
 from tests.support import servers
-from tests.support.redis_cluster import RedisCluster, redis_cluster
+from tests.support.redis_cluster import redis_cluster
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 
@@ -54,8 +54,8 @@ async def expect_once(sender: RecordingNode, receiver: RecordingNode, name: byte
 
 
 @pytest.mark.nightly
-def test_channels_of_nodes_and_of_other_primaries_pass_while_one_is_down() -> None:
-    async def work(cluster: RedisCluster) -> None:
+async def test_channels_of_nodes_and_of_other_primaries_pass_while_one_is_down() -> None:
+    with redis_cluster() as cluster:
         async with two_nodes([cluster.uri]) as (a, b):
             await b.bus.subscribe(channel_on(0))
             await b.bus.subscribe(channel_on(1))
@@ -68,13 +68,10 @@ def test_channels_of_nodes_and_of_other_primaries_pass_while_one_is_down() -> No
                 await a.bus.send(channel_on(0), b"lost")
             await expect_once(a, b, b.own)
 
-    with redis_cluster() as cluster:
-        asyncio.run(work(cluster))
-
 
 @pytest.mark.nightly
-def test_channels_of_a_primary_that_fails_over_are_subscribed_on_its_replica() -> None:
-    async def work(cluster: RedisCluster) -> None:
+async def test_channels_of_a_primary_that_fails_over_are_subscribed_on_its_replica() -> None:
+    with redis_cluster(replicas=1) as cluster:
         async with two_nodes([cluster.uri]) as (a, b):
             for primary in range(3):
                 await b.bus.subscribe(channel_on(primary))
@@ -85,12 +82,9 @@ def test_channels_of_a_primary_that_fails_over_are_subscribed_on_its_replica() -
             await expect_once(a, b, NODES)
             assert b.gaps >= 1
 
-    with redis_cluster(replicas=1) as cluster:
-        asyncio.run(work(cluster))
 
-
-def test_channel_whose_slot_moves_is_subscribed_where_it_is_then() -> None:
-    async def work(cluster: RedisCluster) -> None:
+async def test_channel_whose_slot_moves_is_subscribed_where_it_is_then() -> None:
+    with redis_cluster() as cluster:
         name, stays = channel_on(0), channel_on(1)
         async with two_nodes([cluster.uri]) as (a, b):
             await b.bus.subscribe(name)
@@ -106,22 +100,15 @@ def test_channel_whose_slot_moves_is_subscribed_where_it_is_then() -> None:
             await a.bus.send(name, b"silent")
             await expect_once(a, b, b"p/after")
 
-    with redis_cluster() as cluster:
-        asyncio.run(work(cluster))
 
-
-def test_server_that_is_no_cluster_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def work(port: int) -> None:
-        node = RecordingNode([f"redis+cluster://127.0.0.1:{port}"], "a")
+async def test_server_that_is_no_cluster_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    with servers.redis_server() as server:
+        node = RecordingNode([f"redis+cluster://127.0.0.1:{server.open_port()}"], "a")
         await node.start()
         assert not node.bus.live
         with pytest.raises(errors.BusUnavailable):
             await node.bus.subscribe(b"p/news")
         assert node.bus.publish(b"p/news", b"x") is None
         await node.bus.stop()
-
-    with servers.redis_server() as server:
-        asyncio.run(work(server.open_port()))
-    lines = [each.getMessage() for each in caplog.records if "slots" in each.getMessage()]
-    assert len(lines) == 1
-    assert "cluster support disabled" in lines[0]
+    (line,) = [text for text in caplog.messages if "slots" in text]
+    assert "cluster support disabled" in line

@@ -84,12 +84,6 @@ class Nodes(NamedTuple):
 
 
 @pytest.fixture
-def runner() -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as runner:
-        yield runner
-
-
-@pytest.fixture
 def nodes(runner: asyncio.Runner) -> Iterator[Nodes]:
     hub = MemoryHub()
     found = Nodes(*(LocalNode(hub, SessionSettings(channel_limit=2)) for _ in range(2)))
@@ -100,88 +94,69 @@ def nodes(runner: asyncio.Runner) -> Iterator[Nodes]:
         runner.run(each.node.close())
 
 
-def test_message_reaches_all_connections_of_its_user_on_both_nodes_and_is_counted(
-    nodes: Nodes, runner: asyncio.Runner
+async def test_message_reaches_all_connections_of_its_user_on_both_nodes_and_is_counted(
+    nodes: Nodes,
 ) -> None:
-    async def scenario() -> None:
-        here, there = await nodes.a.client("ann"), await nodes.b.client("ann")
-        other = await nodes.b.client("bob")
-        elsewhere = await nodes.b.client("ann", project="other")
-        assert nodes.a.routing.send_to_user("ann", "greeting", {"n": 1}) == 2
-        assert here.received() == there.received() == [{"n": 1}]
-        assert other.received() == elsewhere.received() == []
-        assert nodes.b.routing.send_to_user("cid", "greeting", 1) == 0
-        await there.leave()
-        assert nodes.a.routing.send_to_user("ann", "greeting", 2) == 1
-
-    runner.run(scenario())
+    here, there = await nodes.a.client("ann"), await nodes.b.client("ann")
+    other = await nodes.b.client("bob")
+    elsewhere = await nodes.b.client("ann", project="other")
+    assert nodes.a.routing.send_to_user("ann", "greeting", {"n": 1}) == 2
+    assert here.received() == there.received() == [{"n": 1}]
+    assert other.received() == elsewhere.received() == []
+    assert nodes.b.routing.send_to_user("cid", "greeting", 1) == 0
+    await there.leave()
+    assert nodes.a.routing.send_to_user("ann", "greeting", 2) == 1
 
 
-def test_message_to_a_role_reaches_those_whose_token_lists_it(
-    nodes: Nodes, runner: asyncio.Runner
+async def test_message_to_a_role_reaches_those_whose_token_lists_it(nodes: Nodes) -> None:
+    one = await nodes.a.client("ann", roles=["editor", "admin"])
+    two = await nodes.b.client("bob", roles=["editor"])
+    three = await nodes.b.client("cid")
+    assert nodes.b.routing.send_to_role("editor", "news", 1) == 2
+    assert nodes.a.routing.send_to_role("admin", "news", 2) == 1
+    assert (one.received(), two.received(), three.received()) == ([1, 2], [1], [])
+    await one.leave()
+    await two.leave()
+    assert nodes.a.routing.send_to_role("editor", "news", 3) == 0
+
+
+async def test_broadcast_reaches_all_of_the_project_and_a_connection_only_itself(
+    nodes: Nodes,
 ) -> None:
-    async def scenario() -> None:
-        one = await nodes.a.client("ann", roles=["editor", "admin"])
-        two = await nodes.b.client("bob", roles=["editor"])
-        three = await nodes.b.client("cid")
-        assert nodes.b.routing.send_to_role("editor", "news", 1) == 2
-        assert nodes.a.routing.send_to_role("admin", "news", 2) == 1
-        assert (one.received(), two.received(), three.received()) == ([1, 2], [1], [])
-        await one.leave()
-        await two.leave()
-        assert nodes.a.routing.send_to_role("editor", "news", 3) == 0
-
-    runner.run(scenario())
+    one, two = await nodes.a.client("ann"), await nodes.b.client("")
+    other = await nodes.b.client("ann", project="other")
+    assert nodes.a.routing.broadcast("news", [1]) == 2
+    assert nodes.a.routing.send_to_connection(two.id, "news", 2) is True
+    assert nodes.a.routing.send_to_connection(other.id, "news", 3) is False
+    assert (one.received(), two.received(), other.received()) == ([[1]], [[1], 2], [])
 
 
-def test_broadcast_reaches_all_of_the_project_and_a_connection_only_itself(
-    nodes: Nodes, runner: asyncio.Runner
+async def test_topic_reaches_its_subscribers_and_their_subscriptions_end_with_them(
+    nodes: Nodes,
 ) -> None:
-    async def scenario() -> None:
-        one, two = await nodes.a.client("ann"), await nodes.b.client("")
-        other = await nodes.b.client("ann", project="other")
-        assert nodes.a.routing.broadcast("news", [1]) == 2
-        assert nodes.a.routing.send_to_connection(two.id, "news", 2) is True
-        assert nodes.a.routing.send_to_connection(other.id, "news", 3) is False
-        assert (one.received(), two.received(), other.received()) == ([[1]], [[1], 2], [])
-
-    runner.run(scenario())
-
-
-def test_topic_reaches_its_subscribers_and_their_subscriptions_end_with_them(
-    nodes: Nodes, runner: asyncio.Runner
-) -> None:
-    async def scenario() -> None:
-        one, two = await nodes.a.client("ann"), await nodes.b.client("bob")
-        for client in (one, two, one):
-            await nodes.a.routing.subscribe(client.id, "order:1")
-        assert nodes.a.routing.publish_to_topic("order:1", "paid", 1) == 2
-        assert nodes.a.routing.publish_to_topic("order:10", "paid", 1) == 0
-        await nodes.b.routing.unsubscribe(one.id, "order:1")
-        assert nodes.a.routing.publish_to_topic("order:1", "paid", 2) == 1
-        assert (one.received(), two.received()) == ([1], [1, 2])
-        await two.leave()
-        assert nodes.a.routing.publish_to_topic("order:1", "paid", 3) == 0
-        await asyncio.sleep(0)
-        assert await nodes.a.routing.topic_subscribers("order:1") == set()
-
-    runner.run(scenario())
+    one, two = await nodes.a.client("ann"), await nodes.b.client("bob")
+    for client in (one, two, one):
+        await nodes.a.routing.subscribe(client.id, "order:1")
+    assert nodes.a.routing.publish_to_topic("order:1", "paid", 1) == 2
+    assert nodes.a.routing.publish_to_topic("order:10", "paid", 1) == 0
+    await nodes.b.routing.unsubscribe(one.id, "order:1")
+    assert nodes.a.routing.publish_to_topic("order:1", "paid", 2) == 1
+    assert (one.received(), two.received()) == ([1], [1, 2])
+    await two.leave()
+    assert nodes.a.routing.publish_to_topic("order:1", "paid", 3) == 0
+    await asyncio.sleep(0)
+    assert await nodes.a.routing.topic_subscribers("order:1") == set()
 
 
-def test_connection_has_as_many_topics_as_channel_limit_allows(
-    nodes: Nodes, runner: asyncio.Runner
-) -> None:
-    async def scenario() -> None:
-        one = await nodes.a.client("ann")
-        for topic in ("1", "2", "3"):
-            await nodes.a.routing.subscribe(one.id, topic)
-        await asyncio.sleep(0)
-        assert await nodes.a.routing.connection_topics(one.id) == {"1", "2"}
-        await nodes.a.routing.unsubscribe(one.id)
-        await asyncio.sleep(0)
-        assert await nodes.a.routing.connection_topics(one.id) == set()
-
-    runner.run(scenario())
+async def test_connection_has_as_many_topics_as_channel_limit_allows(nodes: Nodes) -> None:
+    one = await nodes.a.client("ann")
+    for topic in ("1", "2", "3"):
+        await nodes.a.routing.subscribe(one.id, topic)
+    await asyncio.sleep(0)
+    assert await nodes.a.routing.connection_topics(one.id) == {"1", "2"}
+    await nodes.a.routing.unsubscribe(one.id)
+    await asyncio.sleep(0)
+    assert await nodes.a.routing.connection_topics(one.id) == set()
 
 
 @pytest.mark.parametrize("target", ["", "x" * (rules.ROUTING_NAME_MAX + 1)])
@@ -209,19 +184,14 @@ def test_message_that_is_none_is_refused_with_its_field() -> None:
             service.send_to_user(target, type, payload)  # type: ignore[arg-type]  # as callers may
 
 
-def test_message_has_type_payload_and_the_time_it_was_sent(
-    nodes: Nodes, runner: asyncio.Runner
-) -> None:
-    async def scenario() -> None:
-        client = await nodes.b.client("ann")
-        before = clock.process()
-        nodes.a.routing.send_to_user("ann", "greeting", {"text": "é"})
-        ((reply,),) = ([*client.transport.replies],)
-        data = reply["push"]["message"]["data"]
-        assert (data["type"], data["payload"]) == ("greeting", {"text": "é"})
-        assert before <= data["timestamp"] <= clock.process()
-
-    runner.run(scenario())
+async def test_message_has_type_payload_and_the_time_it_was_sent(nodes: Nodes) -> None:
+    client = await nodes.b.client("ann")
+    before = clock.process()
+    nodes.a.routing.send_to_user("ann", "greeting", {"text": "é"})
+    ((reply,),) = ([*client.transport.replies],)
+    data = reply["push"]["message"]["data"]
+    assert (data["type"], data["payload"]) == ("greeting", {"text": "é"})
+    assert before <= data["timestamp"] <= clock.process()
 
 
 # Nodes on one Redis
@@ -303,10 +273,7 @@ def test_node_has_keys_only_while_connections_have_topics_and_check_knows_them()
             return [*client.keys("zr:{routing}*")]
 
     shell = CommandLine()
-    with (
-        servers.redis_server() as redis,
-        servers.service(redis.uri, options=OPTIONS) as running,
-    ):
+    with servers.redis_server() as redis, servers.service(redis.uri, options=OPTIONS) as running:
         with JsonPeer(running, "ann") as client:
             assert stored(redis) == []
             topic = {"client": client.identity.client, "topic": "news"}
@@ -316,13 +283,7 @@ def test_node_has_keys_only_while_connections_have_topics_and_check_knows_them()
         servers.wait_for(lambda: stored(redis) == [], "the keys to be removed")
 
 
-def test_python_process_sends_to_nodes_on_several_stores() -> None:
-    async def scenario(uris: list[str], client: JsonPeer) -> None:
-        async with routing.connected(uris) as service:
-            service.send_to_user("ann", "t", 1)
-            message = message_of(client, await asyncio.to_thread(client.next))
-            assert message["payload"] == 1
-
+async def test_python_process_sends_to_nodes_on_several_stores() -> None:
     with servers.redis_server() as one, servers.redis_server() as other:
         uris = [one.uri, other.uri]
         channels = OPTIONS["channels"] | {"uris": ", ".join(uris)}
@@ -330,11 +291,18 @@ def test_python_process_sends_to_nodes_on_several_stores() -> None:
             servers.service(one.uri, options=OPTIONS | {"channels": channels}) as running,
             JsonPeer(running, "ann") as client,
         ):
-            asyncio.run(scenario(uris, client))
+            async with routing.connected(uris) as service:
+                service.send_to_user("ann", "t", 1)
+                message = message_of(client, await asyncio.to_thread(client.next))
+                assert message["payload"] == 1
 
 
-def test_python_process_without_clients_sends_and_reads_topics() -> None:
-    async def scenario(redis: servers.RedisServer, client: JsonPeer) -> None:
+async def test_python_process_without_clients_sends_and_reads_topics() -> None:
+    with (
+        servers.redis_server() as redis,
+        servers.service(redis.uri, options=OPTIONS) as running,
+        JsonPeer(running, "ann") as client,
+    ):
         async with routing.connected(redis.uri, bus="") as service:
             await service.subscribe(client.identity.client, "news")
             assert service.publish_to_topic("news", "t", 1) is None
@@ -348,10 +316,3 @@ def test_python_process_without_clients_sends_and_reads_topics() -> None:
 
             await until(is_stored, "the subscription to be stored")
             assert await service.connection_topics(client.identity.client) == {"news"}
-
-    with (
-        servers.redis_server() as redis,
-        servers.service(redis.uri, options=OPTIONS) as running,
-        JsonPeer(running, "ann") as client,
-    ):
-        asyncio.run(scenario(redis, client))

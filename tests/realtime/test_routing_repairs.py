@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
 
+from tests.realtime.crowd import until
 from tests.realtime.test_routing import LocalClient
 from tests.realtime.test_session import token
 from tests.support import servers
@@ -36,12 +37,6 @@ SECRET = "a secret that is long enough for HS256"
 CLIENTS = 400
 
 
-@pytest.fixture
-def server() -> Iterator[servers.RedisServer]:
-    with servers.redis_server() as running:
-        yield running
-
-
 @asynccontextmanager
 async def node_on(server: servers.RedisServer) -> AsyncIterator[Node]:
     """A node whose bus needs no Redis, and which repairs the store each second."""
@@ -65,69 +60,54 @@ async def connect(node: Node, user: str) -> LocalClient:
     return client
 
 
-async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
-    for _ in range(3000):
-        if await condition():
-            return
-        await asyncio.sleep(0.01)
-    raise TimeoutError(what)
-
-
-def test_clients_that_leave_while_the_store_is_repaired_stay_unsubscribed(
+async def test_clients_that_leave_while_the_store_is_repaired_stay_unsubscribed(
     server: servers.RedisServer,
 ) -> None:
-    async def scenario() -> None:
-        async with node_on(server) as node:
-            routing = RoutingService(node.engine, "default")
-            clients = [await connect(node, str(number)) for number in range(CLIENTS)]
-            await until(is_up(node), "the store")
-            server.stop()
-            await until(is_down(node), "the loss of the store")
-            for client in clients:
-                await routing.subscribe(client.id, "news")
-            server.start()
+    async with node_on(server) as node:
+        routing = RoutingService(node.engine, "default")
+        clients = [await connect(node, str(number)) for number in range(CLIENTS)]
+        await until(is_up(node), "the store")
+        server.stop()
+        await until(is_down(node), "the loss of the store")
+        for client in clients:
+            await routing.subscribe(client.id, "news")
+        server.start()
 
-            async def is_being_repaired() -> bool:
-                return await is_up(node)() and bool(await routing.topic_subscribers("news"))
+        async def is_being_repaired() -> bool:
+            return await is_up(node)() and bool(await routing.topic_subscribers("news"))
 
-            await until(is_being_repaired, "the first subscription")
-            stays, *others = clients
-            for client in others:
-                node.remove(client.session)
-            await until_renewed_twice(node, server)
-            assert await routing.topic_subscribers("news") == {stays.id}
-
-    asyncio.run(scenario())
+        await until(is_being_repaired, "the first subscription")
+        stays, *others = clients
+        for client in others:
+            node.remove(client.session)
+        await until_renewed_twice(node, server)
+        assert await routing.topic_subscribers("news") == {stays.id}
 
 
-def test_lease_is_renewed_again_after_the_store_has_refused_it(
+async def test_lease_is_renewed_again_after_the_store_has_refused_it(
     server: servers.RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> None:
-        async with node_on(server) as node:
-            routing = RoutingService(node.engine, "default")
-            client = await connect(node, "ann")
-            await routing.subscribe(client.id, "news")
-            with server.client() as redis:
-                redis.set(RoutingKeys().nodes, "not a set of nodes")
+    async with node_on(server) as node:
+        routing = RoutingService(node.engine, "default")
+        client = await connect(node, "ann")
+        await routing.subscribe(client.id, "news")
+        with server.client() as redis:
+            redis.set(RoutingKeys().nodes, "not a set of nodes")
 
-                async def is_refused() -> bool:
-                    return "WRONGTYPE" in caplog.text
+            async def is_refused() -> bool:
+                return "WRONGTYPE" in caplog.text
 
-                await until(is_refused, "the refusal in the log")
-                redis.flushall()
-                await until_renewed_twice(node, server)
-            assert await routing.topic_subscribers("news") == {client.id}
-
-    asyncio.run(scenario())
+            await until(is_refused, "the refusal in the log")
+            redis.flushall()
+            await until_renewed_twice(node, server)
+        assert await routing.topic_subscribers("news") == {client.id}
 
 
-def test_clients_that_leave_while_the_store_is_away_are_removed_however_many_they_are(
+async def test_clients_that_leave_while_the_store_is_away_are_removed_however_many_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(node_routing, "_UNSAVED_MAX", 5)
-
-    async def scenario(server: servers.RedisServer) -> None:
+    with servers.redis_server(fsync="always") as server:
         async with node_on(server) as node:
             routing = RoutingService(node.engine, "default")
             clients = [await connect(node, str(number)) for number in range(12)]
@@ -154,34 +134,28 @@ def test_clients_that_leave_while_the_store_is_away_are_removed_however_many_the
 
             await until(is_repaired, "the others to be removed")
 
-    with servers.redis_server(fsync="always") as server:
-        asyncio.run(scenario(server))
 
-
-def test_node_that_subscribes_while_others_remove_it_keeps_its_lease(
+async def test_node_that_subscribes_while_others_remove_it_keeps_its_lease(
     server: servers.RedisServer,
 ) -> None:
-    async def scenario() -> None:
-        async with keyspace.connected(server.uri, PATIENT) as client:
-            now = ManualClock()
-            own = RedisTopics(client, now)
-            assert not await own.subscribe("p/news", "ann", "node", 60)
-            assert await own.subscribe("p/old", "ann", "node", 60)
-            now.tick(61)
+    async with keyspace.connected(server.uri, PATIENT) as client:
+        now = ManualClock()
+        own = RedisTopics(client, now)
+        assert not await own.subscribe("p/news", "ann", "node", 60)
+        assert await own.subscribe("p/old", "ann", "node", 60)
+        now.tick(61)
 
-            async def come_back() -> None:
-                assert not await own.renew("node", 60)
-                assert await own.subscribe("p/news", "ann", "node", 60)
+        async def come_back() -> None:
+            assert not await own.renew("node", 60)
+            assert await own.subscribe("p/news", "ann", "node", 60)
 
-            interrupted = InterruptedClient(client, "lease_end", come_back)
-            await RedisTopics(cast(AsyncClient, interrupted), now).expire()
-            assert await client.command("ZSCORE", RoutingKeys().nodes, "node") is not None
-            assert await own.subscribers("p/news") == {"ann"}
-            now.tick(61)
-            await own.expire()
-            assert await client.command("KEYS", "zr:{routing}*") == []
-
-    asyncio.run(scenario())
+        interrupted = InterruptedClient(client, "lease_end", come_back)
+        await RedisTopics(cast(AsyncClient, interrupted), now).expire()
+        assert await client.command("ZSCORE", RoutingKeys().nodes, "node") is not None
+        assert await own.subscribers("p/news") == {"ann"}
+        now.tick(61)
+        await own.expire()
+        assert await client.command("KEYS", "zr:{routing}*") == []
 
 
 class InterruptedClient:

@@ -35,11 +35,11 @@ def server(request: pytest.FixtureRequest) -> Iterator[servers.RedisServer]:
 
 
 @pytest.fixture
-def lease_backend(server: servers.RedisServer) -> Iterator[EngineHarness]:
+def lease_backend(runner: asyncio.Runner, server: servers.RedisServer) -> Iterator[EngineHarness]:
     """An engine that outlives its nodes: those in memory need no lease."""
     with server.client() as client:
         client.flushall()
-    with started(server.uri) as harness:
+    with started(runner, server.uri) as harness:
         yield harness
 
 
@@ -123,7 +123,9 @@ def test_node_that_renews_its_lease_while_it_is_removed_keeps_its_later_subscrip
         lease_backend.run(store.forget("node"))
 
 
-def test_concurrent_changes_never_leave_the_two_sides_apart(lease_backend: EngineHarness) -> None:
+async def test_concurrent_changes_never_leave_the_two_sides_apart(
+    lease_backend: EngineHarness,
+) -> None:
     """Torn writes, and a set that is emptied while somebody is added to it."""
     store, chance = lease_backend.engine.topics, random.Random(7)
 
@@ -135,19 +137,14 @@ def test_concurrent_changes_never_leave_the_two_sides_apart(lease_backend: Engin
         else:
             await store.unsubscribe(topic, client, node)
 
-    async def scenario() -> None:
-        for _ in range(40):
-            await asyncio.gather(*(change() for _ in range(50)))
-            of_topics = {
-                (topic, client)
-                for topic in ("p/0", "p/1", "p/2")
-                for client in await store.subscribers(topic)
-            }
-            of_clients = {
-                (topic, str(client))
-                for client in range(5)
-                for topic in await store.topics(str(client))
-            }
-            assert of_topics == of_clients
-
-    lease_backend.run(scenario())
+    for _ in range(40):
+        await asyncio.gather(*(change() for _ in range(50)))
+        of_topics = {
+            (topic, client)
+            for topic in ("p/0", "p/1", "p/2")
+            for client in await store.subscribers(topic)
+        }
+        of_clients = {
+            (topic, str(client)) for client in range(5) for topic in await store.topics(str(client))
+        }
+        assert of_topics == of_clients

@@ -92,7 +92,7 @@ def test_centrifuge_python_test_suite_passes(sdk: Path, channels: servers.Runnin
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_centrifuge_python_reads_publications_from_deltas(
+async def test_centrifuge_python_reads_publications_from_deltas(
     channels: servers.RunningService, monkeypatch: pytest.MonkeyPatch, binary: bool
 ) -> None:
     applied = []
@@ -104,37 +104,31 @@ def test_centrifuge_python_reads_publications_from_deltas(
     monkeypatch.setattr(codecs, "apply_delta", apply)
     texts = [json.dumps({"n": n, "text": "é" * 100}, ensure_ascii=False) for n in range(4)]
     values = [text.encode() if binary else json.loads(text) for text in texts]
-
-    async def scenario() -> None:
-        events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
-        format_ = "format=protobuf" if binary else "format=json"
-        url = f"ws://127.0.0.1:{channels.port}/connection/websocket?{format_}"
-        client = Client(url, token=token("ann"), use_protobuf=binary)
-        channel = f"deltas{binary}"
-        subscription = client.new_subscription(
-            channel,
-            SubscriptionRecorder(events),
-            token=token("ann", channel=channel),
-            delta=DeltaType.FOSSIL,
-        )
-        await client.connect()
-        await subscription.subscribe()
-        await subscription.ready(timeout=60)
-        for value in values:
-            await subscription.publish(value)
-            assert (await asyncio.wait_for(events.get(), 60))[1] == value
-        await client.disconnect()
-
-    asyncio.run(scenario())
+    events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+    format_ = "format=protobuf" if binary else "format=json"
+    url = f"ws://127.0.0.1:{channels.port}/connection/websocket?{format_}"
+    client = Client(url, token=token("ann"), use_protobuf=binary)
+    channel = f"deltas{binary}"
+    subscription = client.new_subscription(
+        channel,
+        SubscriptionRecorder(events),
+        token=token("ann", channel=channel),
+        delta=DeltaType.FOSSIL,
+    )
+    await client.connect()
+    await subscription.subscribe()
+    await subscription.ready(timeout=60)
+    for value in values:
+        await subscription.publish(value)
+        assert (await asyncio.wait_for(events.get(), 60))[1] == value
+    await client.disconnect()
     assert len(applied) == 3
     assert max(map(len, applied)) < 40
 
 
 def _run(sdk: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    helpers = (
-        "test_get_client_token",
-        "test_get_subscription_token",
-    )  # helpers that pytest takes for tests
+    # Helpers that pytest takes for tests.
+    helpers = ("test_get_client_token", "test_get_subscription_token")
     return subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "--timeout", "20", *options),

@@ -21,6 +21,7 @@ from websockets.sync.client import connect as websocket
 from tests.realtime.crowd import until
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, KEY, SECRET, SdkClient, token
 from tests.support import servers
+from tests.support.servers import RunningService
 from zaqar_redis import clock
 from zaqar_redis.api.api_key import ApiKeySettings
 from zaqar_redis.api.app import App
@@ -38,11 +39,7 @@ from zaqar_redis.storage import pools
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 
 OPTIONS: dict[str, dict[str, object]] = {
-    "channels": {
-        "token_hmac_secret_key": SECRET,
-        "api_key": KEY,
-        "namespaces": "chat,bare,json",
-    },
+    "channels": {"token_hmac_secret_key": SECRET, "api_key": KEY, "namespaces": "chat,bare,json"},
     "channels:chat": {
         "presence": True,
         "history_size": 20,
@@ -56,42 +53,41 @@ OPTIONS: dict[str, dict[str, object]] = {
 
 
 @pytest.fixture(scope="module")
-def api(service: servers.RunningService) -> Iterator[cent.Client]:
+def api(service: RunningService) -> Iterator[cent.Client]:
     client = cent.Client(f"{service.url}/api", KEY)
     yield client
     client.close()
 
 
 @pytest.fixture
-def channel() -> str:
-    return f"chat:{uuid.uuid4()}"
+def async_api(runner: asyncio.Runner, service: RunningService) -> Iterator[cent.AsyncClient]:
+    async def opened() -> cent.AsyncClient:  # which needs a running loop
+        return cent.AsyncClient(f"{service.url}/api", KEY)
+
+    client = runner.run(opened())
+    yield client
+    runner.run(client.close())
 
 
-def call_api(
-    service: servers.RunningService, method: str, body: Any, **headers: str
-) -> httpx.Response:
+def call_api(service: RunningService, method: str, body: Any, **headers: str) -> httpx.Response:
     content = body if isinstance(body, (str, bytes)) else json.dumps(body)
     known = {"X-API-Key": KEY} | {name.replace("_", "-"): each for name, each in headers.items()}
     path = f"/api/{method}" if method else "/api"
     return httpx.post(f"{service.url}{path}", content=content, headers=known, timeout=60)
 
 
-def test_publish_returns_position_and_reaches_subscribers_of_every_worker(
-    service: servers.RunningService, api: cent.Client, channel: str
+async def test_publish_returns_position_and_reaches_subscribers_of_every_worker(
+    service: RunningService, async_api: cent.AsyncClient, channel: str
 ) -> None:
-    async def scenario() -> None:
-        async with SdkClient(service, "a") as one, SdkClient(service, "b") as two:
-            await one.subscribe(channel)
-            await two.subscribe(channel)
-            done = await asyncio.to_thread(
-                api.publish, cent.PublishRequest(channel=channel, data={"n": 1}, tags={"a": "b"})
-            )
-            assert done.offset == 1
-            assert done.epoch
-            assert await one.next() == await two.next() == ("publication", {"n": 1})
-
-    asyncio.run(scenario())
-    kept = api.history(cent.HistoryRequest(channel=channel, limit=-1))
+    async with SdkClient(service, "a") as one, SdkClient(service, "b") as two:
+        await one.subscribe(channel)
+        await two.subscribe(channel)
+        request = cent.PublishRequest(channel=channel, data={"n": 1}, tags={"a": "b"})
+        done = await async_api.publish(request)
+        assert done.offset == 1
+        assert done.epoch
+        assert await one.next() == await two.next() == ("publication", {"n": 1})
+    kept = await async_api.history(cent.HistoryRequest(channel=channel, limit=-1))
     assert [(each.offset, each.data) for each in kept.publications] == [(1, {"n": 1})]
 
 
@@ -107,7 +103,7 @@ def test_broadcast_replies_for_each_channel_in_order(api: cent.Client, channel: 
 
 
 def test_idempotency_key_and_version_suppress_duplicate_publications(
-    service: servers.RunningService, api: cent.Client, channel: str
+    service: RunningService, api: cent.Client, channel: str
 ) -> None:
     once = cent.PublishRequest(channel=channel, data=1, idempotency_key="k")
     assert api.publish(once) == api.publish(once)
@@ -135,96 +131,68 @@ def test_history_is_paged_and_removed(api: cent.Client, channel: str) -> None:
         api.history(cent.HistoryRequest(channel=channel, since=elsewhere))
 
 
-def test_user_is_subscribed_unsubscribed_and_disconnected_on_any_worker(
-    service: servers.RunningService, api: cent.Client, channel: str
+async def test_user_is_subscribed_unsubscribed_and_disconnected_on_any_worker(
+    service: RunningService, async_api: cent.AsyncClient, channel: str
 ) -> None:
     user = str(uuid.uuid4())
-
-    async def scenario() -> None:
-        async with SdkClient(service, user) as one, SdkClient(service, "other") as other:
-            await asyncio.to_thread(
-                api.subscribe, cent.SubscribeRequest(user=user, channel=channel, info={"a": 1})
-            )
-            assert await one.next() == ("subscribed", channel)
-            present = await asyncio.to_thread(api.presence, cent.PresenceRequest(channel=channel))
-            assert [each.user for each in present.presence.values()] == [user]
-            assert [each.chan_info for each in present.presence.values()] == [{"a": 1}]
-            stats = await asyncio.to_thread(
-                api.presence_stats, cent.PresenceStatsRequest(channel=channel)
-            )
-            assert (stats.num_clients, stats.num_users) == (1, 1)
-            await asyncio.to_thread(api.publish, cent.PublishRequest(channel=channel, data="hi"))
-            assert await one.next() == ("publication", "hi")
-            await asyncio.to_thread(
-                api.unsubscribe, cent.UnsubscribeRequest(user=user, channel=channel)
-            )
-            assert await one.next() == ("unsubscribed", channel)
-            await asyncio.to_thread(
-                api.disconnect,
-                cent.DisconnectRequest(
-                    user=user, disconnect=cent.Disconnect(code=4501, reason="enough")
-                ),
-            )
-            assert await one.next() == ("disconnected", (4501, "enough"))
-            assert other.events.empty()
-
-    asyncio.run(scenario())
+    async with SdkClient(service, user) as one, SdkClient(service, "other") as other:
+        await async_api.subscribe(cent.SubscribeRequest(user=user, channel=channel, info={"a": 1}))
+        assert await one.next() == ("subscribed", channel)
+        present = await async_api.presence(cent.PresenceRequest(channel=channel))
+        assert [each.user for each in present.presence.values()] == [user]
+        assert [each.chan_info for each in present.presence.values()] == [{"a": 1}]
+        stats = await async_api.presence_stats(cent.PresenceStatsRequest(channel=channel))
+        assert (stats.num_clients, stats.num_users) == (1, 1)
+        await async_api.publish(cent.PublishRequest(channel=channel, data="hi"))
+        assert await one.next() == ("publication", "hi")
+        await async_api.unsubscribe(cent.UnsubscribeRequest(user=user, channel=channel))
+        assert await one.next() == ("unsubscribed", channel)
+        enough = cent.Disconnect(code=4501, reason="enough")
+        await async_api.disconnect(cent.DisconnectRequest(user=user, disconnect=enough))
+        assert await one.next() == ("disconnected", (4501, "enough"))
+        assert other.events.empty()
 
 
-def test_refresh_extends_or_expires_a_connection(
-    service: servers.RunningService, api: cent.Client
+async def test_refresh_extends_or_expires_a_connection(
+    service: RunningService, async_api: cent.AsyncClient
 ) -> None:
     user = str(uuid.uuid4())
-
-    async def scenario() -> None:
-        async with SdkClient(service, user) as one:
-            await asyncio.to_thread(api.refresh, cent.RefreshRequest(user=user, expire_at=0))
-            await asyncio.to_thread(api.refresh, cent.RefreshRequest(user=user, expired=True))
-            assert await one.next() == ("connecting", 3005)
-            await one.client.ready(timeout=60)  # it reconnects by itself
-
-    asyncio.run(scenario())
+    async with SdkClient(service, user) as one:
+        await async_api.refresh(cent.RefreshRequest(user=user, expire_at=0))
+        await async_api.refresh(cent.RefreshRequest(user=user, expired=True))
+        assert await one.next() == ("connecting", 3005)
+        await one.client.ready(timeout=60)  # it reconnects by itself
 
 
-def test_channels_and_info_cover_all_workers(
-    service: servers.RunningService, api: cent.Client, channel: str
+async def test_channels_and_info_cover_all_workers(
+    service: RunningService, async_api: cent.AsyncClient, channel: str
 ) -> None:
-    async def scenario() -> None:
-        some = [SdkClient(service, f"u{n}") for n in range(8)]
-        for one in some:
-            await one.__aenter__()
-            await one.subscribe(channel)
-        found = await asyncio.to_thread(api.channels, cent.ChannelsRequest(pattern="chat:*"))
-        assert found.channels[channel].num_clients == 8
-        none = await asyncio.to_thread(api.channels, cent.ChannelsRequest(pattern="bare:*"))
-        assert none.channels == {}
+    some = [SdkClient(service, f"u{n}") for n in range(8)]
+    for one in some:
+        await one.__aenter__()
+        await one.subscribe(channel)
+    found = await async_api.channels(cent.ChannelsRequest(pattern="chat:*"))
+    assert found.channels[channel].num_clients == 8
+    assert (await async_api.channels(cent.ChannelsRequest(pattern="bare:*"))).channels == {}
 
-        async def are_counted() -> bool:
-            nodes = (await asyncio.to_thread(api.info, cent.InfoRequest())).nodes
-            clients = sum(node.num_clients for node in nodes)
-            return (len(nodes), clients, sum(node.num_subs for node in nodes)) == (2, 8, 8)
+    async def are_counted() -> bool:
+        nodes = (await async_api.info(cent.InfoRequest())).nodes
+        clients = sum(node.num_clients for node in nodes)
+        return (len(nodes), clients, sum(node.num_subs for node in nodes)) == (2, 8, 8)
 
-        # Clients of the tests before may have left only a moment ago.
-        await until(are_counted, "these clients alone")
-        for one in some:
-            await one.__aexit__()
-
-    asyncio.run(scenario())
+    # Clients of the tests before may have left only a moment ago.
+    await until(are_counted, "these clients alone")
+    for one in some:
+        await one.__aexit__()
 
 
-def test_batch_replies_to_every_command(service: servers.RunningService, api: cent.Client) -> None:
+def test_batch_replies_to_every_command(service: RunningService, api: cent.Client) -> None:
     channel = f"chat:{uuid.uuid4()}"
+    publish = cent.PublishRequest(channel=channel, data=1)
+    history = cent.HistoryRequest(channel=channel, limit=1)
     for parallel in (False, True):
-        done = api.batch(
-            cent.BatchRequest(
-                requests=[
-                    cent.PublishRequest(channel=channel, data=1),
-                    cent.HistoryRequest(channel=channel, limit=1),
-                ],
-                parallel=parallel,
-            )
-        )
-        assert len(done.replies) == 2
+        request = cent.BatchRequest(requests=[publish, history], parallel=parallel)
+        assert len(api.batch(request).replies) == 2
     body = {"commands": [{"publish": {"channel": "x:y", "data": 1}}, {}, {"batch": {}}]}
     replies = call_api(service, "batch", body).json()["replies"]
     assert [reply["error"]["code"] for reply in replies] == [102, 107, 104]
@@ -243,10 +211,8 @@ def test_batch_replies_to_every_command(service: servers.RunningService, api: ce
         ("subscribe", {"user": "a", "channel": "queue:no name"}, 107),
         ("publish", {"channel": "json:x", "b64data": "W1tbW1tbW1tbW1tbW1tb" * 5000}, 107),  # deep
         ("broadcast", {"data": 1}, 107),
-        ("history", {"channel": "bare:x"}, 108),
-        ("history_remove", {"channel": "bare:x"}, 108),
-        ("presence", {"channel": "bare:x"}, 108),
-        ("presence_stats", {"channel": "bare:x"}, 108),
+        *(("history", {"channel": "bare:x"}, 108), ("history_remove", {"channel": "bare:x"}, 108)),
+        *(("presence", {"channel": "bare:x"}, 108), ("presence_stats", {"channel": "bare:x"}, 108)),
         ("history", {"channel": "chat:x", "reverse": True, "since": {"offset": 0}}, 107),
         ("disconnect", {}, 107),
         ("disconnect", {"user": "a", "disconnect": {"code": 1000}}, 107),
@@ -256,7 +222,7 @@ def test_batch_replies_to_every_command(service: servers.RunningService, api: ce
     ],
 )
 def test_invalid_request_is_refused_with_error_code(
-    service: servers.RunningService, method: str, body: Any, code: int
+    service: RunningService, method: str, body: Any, code: int
 ) -> None:
     plain = call_api(service, method, body)
     assert plain.status_code == 200
@@ -265,7 +231,7 @@ def test_invalid_request_is_refused_with_error_code(
     assert loud.status_code == {102: 404, 107: 400, 108: 400}[code]
 
 
-def test_unknown_method_is_not_found(service: servers.RunningService) -> None:
+def test_unknown_method_is_not_found(service: RunningService) -> None:
     assert call_api(service, "nothing", {}).status_code == 404
     without_key = httpx.post(f"{service.url}/api/nothing")
     assert without_key.status_code == 404
@@ -280,7 +246,7 @@ def read_until_closed(connection: ClientConnection) -> NoReturn:
 
 
 @contextlib.contextmanager
-def connected(service: servers.RunningService, path: str, user: str) -> Iterator[ClientConnection]:
+def connected(service: RunningService, path: str, user: str) -> Iterator[ClientConnection]:
     command: dict[str, Any] = {"token": token(user)}
     if path == "websocket":
         command = {"id": 1, "connect": command}
@@ -291,9 +257,7 @@ def connected(service: servers.RunningService, path: str, user: str) -> Iterator
 
 
 @pytest.mark.parametrize("path", ["websocket", "uni_websocket"])
-def test_disconnected_client_gets_code_and_reason(
-    service: servers.RunningService, path: str
-) -> None:
+def test_disconnected_client_gets_code_and_reason(service: RunningService, path: str) -> None:
     user = str(uuid.uuid4())
     for given, code, reason in (
         ({"code": 3001, "reason": "bye"}, 3001, "bye"),
@@ -311,7 +275,7 @@ def test_disconnected_client_gets_code_and_reason(
 
 @pytest.mark.parametrize("path", ["websocket", "uni_websocket"])
 def test_client_disconnected_with_3000_gets_neither_push_nor_close_frame(
-    service: servers.RunningService, path: str
+    service: RunningService, path: str
 ) -> None:
     user = str(uuid.uuid4())
     with connected(service, path, user) as connection:
@@ -321,20 +285,17 @@ def test_client_disconnected_with_3000_gets_neither_push_nor_close_frame(
     assert caught.value.rcvd is None
 
 
-def test_newlines_in_payload_do_not_split_frames(
-    service: servers.RunningService, channel: str
+async def test_newlines_in_payload_do_not_split_frames(
+    service: RunningService, channel: str
 ) -> None:
-    async def scenario() -> None:
-        async with SdkClient(service, "a") as one:
-            await one.subscribe(channel)
-            body = f'{{"channel": "{channel}", "data": {{"a":\r\n\n1}}}}'
-            assert "result" in (await asyncio.to_thread(call_api, service, "publish", body)).json()
-            assert await one.next() == ("publication", {"a": 1})
-
-    asyncio.run(scenario())
+    async with SdkClient(service, "a") as one:
+        await one.subscribe(channel)
+        body = f'{{"channel": "{channel}", "data": {{"a":\r\n\n1}}}}'
+        assert "result" in (await asyncio.to_thread(call_api, service, "publish", body)).json()
+        assert await one.next() == ("publication", {"a": 1})
 
 
-def test_request_without_valid_api_key_is_unauthorized(service: servers.RunningService) -> None:
+def test_request_without_valid_api_key_is_unauthorized(service: RunningService) -> None:
     for headers in ({}, {"X-API-Key": "wrong"}, {"Authorization": "apikey wrong"}):
         answer = httpx.post(f"{service.url}/api/info", json={}, headers=headers)
         assert (answer.status_code, answer.json()["title"]) == (401, "Unauthorized")
@@ -345,7 +306,7 @@ def test_request_without_valid_api_key_is_unauthorized(service: servers.RunningS
 
 
 def test_legacy_request_form_is_accepted_and_malformed_json_refused(
-    service: servers.RunningService, channel: str
+    service: RunningService, channel: str
 ) -> None:
     old = {"method": "publish", "params": {"channel": channel, "data": 1}}
     assert call_api(service, "", old).json()["result"]["offset"] == 1
@@ -354,16 +315,14 @@ def test_legacy_request_form_is_accepted_and_malformed_json_refused(
     assert call_api(service, "publish", b"x" * (5 * 1024 * 1024)).status_code == 413
 
 
-def test_channels_are_separate_per_project(service: servers.RunningService, channel: str) -> None:
+def test_channels_are_separate_per_project(service: RunningService, channel: str) -> None:
     body = {"channel": channel, "data": 1}
     assert call_api(service, "publish", body, X_Project_ID="a").json()["result"]["offset"] == 1
     assert call_api(service, "publish", body, X_Project_ID="b").json()["result"]["offset"] == 1
     assert call_api(service, "history", {"channel": channel}).json()["result"]["offset"] == 0
 
 
-def test_history_since_a_future_offset_is_empty(
-    service: servers.RunningService, channel: str
-) -> None:
+def test_history_since_a_future_offset_is_empty(service: RunningService, channel: str) -> None:
     call_api(service, "publish", {"channel": channel, "data": 1})
     for offset in (2**53, 2**64 - 1):
         since = {"offset": offset, "epoch": ""}
@@ -376,53 +335,44 @@ class FailingHistory(MemoryHistory):
         raise ZeroDivisionError
 
 
-def call_insecure_node(method: str, headers: dict[str, str]) -> httpx.Response:
+async def call_insecure_node(method: str, headers: dict[str, str]) -> httpx.Response:
     """Calls a node without an API key; returns its response."""
-
-    async def answer() -> httpx.Response:
-        given = ChannelSettings(
-            namespaces=Namespaces(ChannelOptions(history_size=1, history_ttl=1), {}),
-            tokens=tokens.TokenSettings(),
-            session=context.SessionSettings(),
-            allowed_origins=("https://*.example.org",),
-            project="default",
-            api_key=ApiKeySettings(insecure=True),
-        )
-        engine = MemoryEngine(clock.process)
-        engine.history = SentHistory(FailingHistory(clock.process), engine.events)
-        access = open_access()
-        channels = ChannelsFrontEnd(engine, given, access)
-        await channels.node.start()
-        driver = pools.create("unix:///nowhere", "unix:///nowhere", {})  # it is never started
-        app = App(compose(ApiSettings(), ServiceParts(driver, access, lambda *_: channels)))
-        transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]  # an ASGI app
-        async with httpx.AsyncClient(base_url="http://here:8888", transport=transport) as client:
-            answered = await client.post(
-                f"/api/{method}", json={"channel": "news"}, headers=headers
-            )
-        await channels.node.close()
-        return answered
-
-    return asyncio.run(answer())
+    given = ChannelSettings(
+        namespaces=Namespaces(ChannelOptions(history_size=1, history_ttl=1), {}),
+        tokens=tokens.TokenSettings(),
+        session=context.SessionSettings(),
+        allowed_origins=("https://*.example.org",),
+        project="default",
+        api_key=ApiKeySettings(insecure=True),
+    )
+    engine = MemoryEngine(clock.process)
+    engine.history = SentHistory(FailingHistory(clock.process), engine.events)
+    access = open_access()
+    channels = ChannelsFrontEnd(engine, given, access)
+    await channels.node.start()
+    driver = pools.create("unix:///nowhere", "unix:///nowhere", {})  # it is never started
+    app = App(compose(ApiSettings(), ServiceParts(driver, access, lambda *_: channels)))
+    transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]  # an ASGI app
+    async with httpx.AsyncClient(base_url="http://here:8888", transport=transport) as client:
+        answered = await client.post(f"/api/{method}", json={"channel": "news"}, headers=headers)
+    await channels.node.close()
+    return answered
 
 
 @pytest.mark.parametrize(
     ("origin", "status"),
     [
-        (None, 200),
-        ("http://here:8888", 200),
-        ("https://www.example.org", 200),
-        ("https://example.com", 403),
-        ("null", 403),
+        *((None, 200), ("http://here:8888", 200), ("https://www.example.org", 200)),
+        *(("https://example.com", 403), ("null", 403)),
     ],
 )
-def test_insecure_api_refuses_foreign_origins(origin: str | None, status: int) -> None:
+async def test_insecure_api_refuses_foreign_origins(origin: str | None, status: int) -> None:
     headers = {"Origin": origin} if origin else {}
-    assert call_insecure_node("history", headers).status_code == status
+    assert (await call_insecure_node("history", headers)).status_code == status
 
 
 def test_caller_that_leaves_at_once_is_served_all_the_same(
-    service: servers.RunningService, channel: str
+    service: RunningService, channel: str
 ) -> None:
     body = json.dumps({"channel": channel, "data": 1}).encode()
     for _ in range(20):
@@ -433,19 +383,18 @@ def test_caller_that_leaves_at_once_is_served_all_the_same(
             )
 
     def published() -> int:
-        found = call_api(service, "history", {"channel": channel})
-        return int(found.json()["result"]["offset"])
+        return int(call_api(service, "history", {"channel": channel}).json()["result"]["offset"])
 
     servers.wait_for(lambda: published() == 20, "all publications")
 
 
-def test_api_key_allows_any_origin(service: servers.RunningService) -> None:
+def test_api_key_allows_any_origin(service: RunningService) -> None:
     assert call_api(service, "info", {}, Origin="https://example.com").status_code == 200
 
 
-def test_unexpected_exception_replies_internal_error() -> None:
-    answered = call_insecure_node("history_remove", {})
+async def test_unexpected_exception_replies_internal_error() -> None:
+    answered = await call_insecure_node("history_remove", {})
     assert answered.status_code == 200
     assert answered.json() == {"error": {"code": 100, "message": "internal server error"}}
-    response = call_insecure_node("history_remove", {"X-Centrifugo-Error-Mode": "transport"})
+    response = await call_insecure_node("history_remove", {"X-Centrifugo-Error-Mode": "transport"})
     assert (response.status_code, response.json()["error"]["code"]) == (500, 100)

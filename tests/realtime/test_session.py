@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections import Counter
@@ -80,6 +81,11 @@ class SessionClient:
         received, self.out.replies = self.out.replies, []
         return received
 
+    def ends(self) -> list[int]:
+        """Returns the codes with which subscriptions were ended."""
+        pushes = [each["push"] for each in self.received()]
+        return [push["unsubscribe"]["code"] for push in pushes if "unsubscribe" in push]
+
     def request(self, **command: Any) -> dict[str, Any]:
         """Sends a command; returns its reply and drops pushes around it."""
         (reply,) = [each for each in self.send({"id": 7} | command) if each.get("id") == 7]
@@ -132,19 +138,32 @@ class NodeHarness:
         client.received()
         return client
 
+    def close_code(self, given: str) -> int | None:
+        """Connects a client with a token; returns with which code it is closed, if it is."""
+        client = SessionClient(self)
+        replies = client.send({"id": 1, "connect": {"token": given}})
+        assert (client.code is None) == any("connect" in each for each in replies)
+        return client.code
+
 
 def token(user: str = "ann", secret: str = SECRET, **claims: Any) -> str:
     return jwt.encode({"sub": user} | claims, secret, algorithm="HS256")
 
 
+@contextlib.contextmanager
+def node_harness(runner: asyncio.Runner, **named: ChannelOptions) -> Iterator[NodeHarness]:
+    """*named*: its namespaces, beside the one of all other channels."""
+    harness = NodeHarness(runner)
+    harness.build(SessionSettings(), OPEN, **named)
+    yield harness
+    harness.run(harness.node.close())
+
+
 @pytest.fixture
-def harness() -> Iterator[NodeHarness]:
-    with asyncio.Runner() as runner:
-        node_harness = NodeHarness(runner)
-        small = ChannelOptions(history_size=2, history_ttl=60)
-        node_harness.build(SessionSettings(), OPEN, small=small, plain=ChannelOptions())
-        yield node_harness
-        node_harness.run(node_harness.node.close())
+def harness(runner: asyncio.Runner) -> Iterator[NodeHarness]:
+    small = ChannelOptions(history_size=2, history_ttl=60)
+    with node_harness(runner, small=small, plain=ChannelOptions()) as started:
+        yield started
 
 
 class TwoSockets:
@@ -194,14 +213,10 @@ def test_connect_reply_has_client_id_and_ping_interval(harness: NodeHarness) -> 
 @pytest.mark.parametrize(
     ("frame", "code"),
     [
-        ("", 3501),
-        ("nonsense", 3501),
-        ("[]", 3501),
-        ("{}", 3501),
+        *(("", 3501), ("nonsense", 3501), ("[]", 3501), ("{}", 3501)),
         ('{"id": 1, "connect": {}}', 3501),
         ('{"id": 1, "subscribe": {"channel": "news"}}', 3501),
-        ('{"id": 1, "connect": {"token": 7}}', 3501),
-        ('{"id": -1, "connect": {}}', 3501),
+        *(('{"id": 1, "connect": {"token": 7}}', 3501), ('{"id": -1, "connect": {}}', 3501)),
         ('{"connect": {"token": "TOKEN"}}', 3501),
         ('{"id": 1, "connect": {"token": "TOKEN"}, "ping": {}}', 3501),
         ('{"id": 1, "connect": {"token": "no"}}', 3500),
@@ -295,9 +310,7 @@ def test_channel_limit_of_a_connection_is_enforced(harness: NodeHarness) -> None
     for number in range(128):
         assert "subscribe" in client.request(subscribe={"channel": f"c{number}"})
     assert client.request(subscribe={"channel": "one more"})["error"]["code"] == 106
-    many = SessionClient(harness)
-    many.send({"id": 1, "connect": {"token": token(channels=[f"c{n}" for n in range(129)])}})
-    assert many.code == 3505
+    assert harness.close_code(token(channels=[f"c{n}" for n in range(129)])) == 3505
 
 
 def test_publications_reach_all_subscribers_in_order(harness: NodeHarness) -> None:
@@ -330,7 +343,7 @@ def test_join_and_leave_pushes_reach_the_joining_client_too(harness: NodeHarness
     assert stats == {"num_clients": 1, "num_users": 1}
 
 
-def _publish(harness: NodeHarness, channel: str, *values: object) -> None:
+def publish(harness: NodeHarness, channel: str, *values: object) -> None:
     bob = harness.connected("bob")
     bob.request(subscribe={"channel": channel})
     for value in values:
@@ -344,7 +357,7 @@ def _publish(harness: NodeHarness, channel: str, *values: object) -> None:
 def test_missed_publications_are_recovered_or_reported_unrecovered(
     harness: NodeHarness, offset: int, missed: int, recovered: bool
 ) -> None:
-    _publish(harness, "news", *range(1, 21))
+    publish(harness, "news", *range(1, 21))
     ann = harness.connected()
     epoch = ann.request(subscribe={"channel": "news"})["subscribe"]["epoch"]
     ann.request(unsubscribe={"channel": "news"})
@@ -356,7 +369,7 @@ def test_missed_publications_are_recovered_or_reported_unrecovered(
     assert found == list(range(offset + 1, 21))[:missed]
     assert result["offset"] == (offset if recovered else 20)
     # In either case later publications arrive.
-    _publish(harness, "news", "next")
+    publish(harness, "news", "next")
     pushed = [each["push"]["pub"] for each in ann.received() if "pub" in each.get("push", {})]
     assert [(each["data"], each["offset"]) for each in pushed] == [("next", 21)]
 
@@ -371,7 +384,7 @@ def test_publications_deliveries_and_recoveries_are_counted(harness: NodeHarness
     clients = [harness.connected(), harness.connected()]  # and the one that publishes
     for client in clients:
         client.request(subscribe={"channel": "news"})
-    _publish(harness, "news", 1, 2, 3)
+    publish(harness, "news", 1, 2, 3)
     harness.run_and_wait(lambda: None)
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [3, 9, 0, 0]
     for offset in (2, 99):
@@ -381,7 +394,7 @@ def test_publications_deliveries_and_recoveries_are_counted(harness: NodeHarness
 
 
 def test_position_of_another_epoch_is_never_recovered(harness: NodeHarness) -> None:
-    _publish(harness, "news", 1, 2)
+    publish(harness, "news", 1, 2)
     ann = harness.connected()
     request = {"channel": "news", "recover": True, "offset": 1, "epoch": "other"}
     assert not ann.request(subscribe=request)["subscribe"].get("recovered", False)
@@ -391,7 +404,7 @@ def test_position_of_another_epoch_is_never_recovered(harness: NodeHarness) -> N
 
 
 def test_history_is_paged(harness: NodeHarness) -> None:
-    _publish(harness, "news", *range(1, 6))
+    publish(harness, "news", *range(1, 6))
     ann = harness.connected()
     epoch = ann.request(subscribe={"channel": "news"})["subscribe"]["epoch"]
 
@@ -427,7 +440,7 @@ def test_token_subscriptions_are_in_the_connect_reply(harness: NodeHarness) -> N
     assert set(reply["connect"]["subs"]) == {"a", "b", "#ann"}
     joined = [each["push"]["channel"] for each in client.received() if "join" in each["push"]]
     assert joined == []  # joins before the reply are not pushed
-    _publish(harness, "a", "x")
+    publish(harness, "a", "x")
     assert client.received()[-1]["push"]["pub"]["data"] == "x"
 
 
@@ -501,40 +514,30 @@ def test_connections_and_subscriptions_end_with_their_tokens(
 def test_missing_offset_ends_subscription_at_next_publication(harness: NodeHarness) -> None:
     ann = harness.connected()
     ann.request(subscribe={"channel": "news"})
-    _publish(harness, "news", 1)
+    publish(harness, "news", 1)
     ann.received()
     bus = harness.node.engine.events
     harness.run(bus.unsubscribe("default/news"))  # the next publication is lost
-    publish = harness.node.engine.history.publish
+    send = harness.node.engine.history.publish
     payload = b"\x92\xc4\x012\x00"
-    harness.run(publish("default/news", payload, OPEN.history_options))
+    harness.run(send("default/news", payload, OPEN.history_options))
     harness.run(bus.subscribe("default/news"))
-    harness.run(publish("default/news", payload, OPEN.history_options))
-    ends = [
-        each["push"]["unsubscribe"]["code"]
-        for each in ann.received()
-        if "unsubscribe" in each["push"]
-    ]
-    assert ends == [2500]
+    harness.run(send("default/news", payload, OPEN.history_options))
+    assert ann.ends() == [2500]
     assert ann.code is None
 
 
 def test_repeated_offset_ends_subscription_as_insufficient_state(harness: NodeHarness) -> None:
     ann = harness.connected()
     subscribed = ann.request(subscribe={"channel": "news"})["subscribe"]
-    _publish(harness, "news", 1, 2, 3)
+    publish(harness, "news", 1, 2, 3)
     ann.received()
     # Redis restarted from old data, and more was published since than was lost.
     again = Position(2, subscribed["epoch"])
     harness.run_and_wait(
         lambda: harness.node.on_publication("default/news", b"\x92\xc4\x012\x00", again)
     )
-    ends = [
-        each["push"]["unsubscribe"]["code"]
-        for each in ann.received()
-        if "unsubscribe" in each["push"]
-    ]
-    assert ends == [2500]
+    assert ann.ends() == [2500]
     wanted = {"channel": "news", "recover": True, "offset": 3, "epoch": subscribed["epoch"]}
     result = ann.request(subscribe=wanted)["subscribe"]
     assert not result.get("recovered", False)
@@ -545,7 +548,7 @@ def test_position_check_reads_each_channel_history_once(harness: NodeHarness) ->
     members = [harness.connected() for _ in range(3)]
     for member in members:
         member.request(subscribe={"channel": "news"})
-    _publish(harness, "news", 1)
+    publish(harness, "news", 1)
     history = harness.node.engine.history
     reads = []
 
@@ -592,9 +595,7 @@ def test_disconnect_during_store_outage_leaves_no_subscriptions(
 @pytest.mark.parametrize("wrong", [1, ["a"], {"a": 1}, True])
 def test_token_with_non_string_user_or_project_is_invalid(harness: NodeHarness, wrong: Any) -> None:
     for claim in ("sub", "project"):
-        client = SessionClient(harness)
-        client.send({"id": 1, "connect": {"token": _token_with(**{claim: wrong})}})
-        assert client.code == 3500
+        assert harness.close_code(_token_with(**{claim: wrong})) == 3500
 
 
 def test_token_with_null_user_and_project_is_anonymous_in_default_project(
@@ -705,10 +706,8 @@ def test_token_that_starts_within_the_leeway_is_valid(harness: NodeHarness, clai
 
 @pytest.mark.parametrize("claim", ["nbf", "iat"])
 def test_token_with_malformed_start_time_is_invalid(harness: NodeHarness, claim: str) -> None:
-    client = SessionClient(harness)
     never: dict[str, Any] = {claim: [1]}
-    client.send({"id": 1, "connect": {"token": token(**never)}})
-    assert client.code == 3500
+    assert harness.close_code(token(**never)) == 3500
 
 
 def test_refresh_with_not_yet_valid_token_disconnects_for_reconnect(harness: NodeHarness) -> None:
@@ -734,10 +733,8 @@ def test_unreachable_jwks_disconnects_with_reconnect_code(harness: NodeHarness) 
         hmac_secret_key=SECRET, jwks_public_endpoint=f"http://127.0.0.1:{port}/keys"
     )
     harness.node.verifier = harness.scope.verifier = tokens.TokenVerifier(settings)
-    client = SessionClient(harness)
     named = jwt.encode({"sub": "ann"}, SECRET, algorithm="HS256", headers={"kid": "k"})
-    client.send({"id": 1, "connect": {"token": named}})
-    assert client.code == 3004
+    assert harness.close_code(named) == 3004
     assert "connect" in SessionClient(harness).request(
         connect={"token": token("ann")}
     )  # it has no key id

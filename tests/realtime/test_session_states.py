@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.realtime.test_session import OPEN, SECRET, NodeHarness, SessionClient, token
+from tests.realtime.test_session import SECRET, NodeHarness, SessionClient, node_harness, token
 from zaqar_redis.auth import tokens
 from zaqar_redis.realtime.engine import HistoryFilter, HistoryOptions
 from zaqar_redis.realtime.protocol import codes, wire
 from zaqar_redis.realtime.protocol.codes import Disconnected
 from zaqar_redis.realtime.session import commands, subscribe
-from zaqar_redis.realtime.session.context import ChannelSubscription, SessionSettings
+from zaqar_redis.realtime.session.context import ChannelSubscription
 from zaqar_redis.realtime.session.session import Session
 from zaqar_redis.realtime.session.states import (
     ALLOWED_METHODS,
@@ -90,12 +90,9 @@ def subscription_changes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Changes]:
 
 
 @pytest.fixture
-def harness() -> Iterator[NodeHarness]:
-    with asyncio.Runner() as runner:
-        node_harness = NodeHarness(runner)
-        node_harness.build(SessionSettings(), OPEN)
-        yield node_harness
-        node_harness.run(node_harness.node.close())
+def harness(runner: asyncio.Runner) -> Iterator[NodeHarness]:
+    with node_harness(runner) as started:
+        yield started
 
 
 def rejected(harness: NodeHarness) -> SessionClient:
@@ -258,8 +255,7 @@ def kinds(client: SessionClient) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("state", "event"),
-    [cell for cell in cells(SUBSCRIPTION_TRANSITIONS) if cell != LEFT_TWICE],
+    ("state", "event"), [cell for cell in cells(SUBSCRIPTION_TRANSITIONS) if cell != LEFT_TWICE]
 )
 def test_subscription_event_leads_to_the_state_in_the_table(
     harness: NodeHarness,

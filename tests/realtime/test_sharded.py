@@ -14,12 +14,7 @@ import jump
 import pytest
 from oslo_config import cfg
 
-from tests.realtime.conftest import (
-    EngineHarness,
-    RecordingEventHandler,
-    engine,
-    started,
-)
+from tests.realtime.conftest import EngineHarness, RecordingEventHandler, engine, started
 from tests.support import servers
 from tests.support.clock import ManualClock
 from zaqar_redis import clock, errors
@@ -66,10 +61,10 @@ class ShardedHarness:
 
 
 @pytest.fixture
-def harness() -> Iterator[ShardedHarness]:
+def harness(runner: asyncio.Runner) -> Iterator[ShardedHarness]:
     with contextlib.ExitStack() as stack:
         redis = [stack.enter_context(servers.redis_server()) for _ in range(2)]
-        backend = stack.enter_context(started(*(server.uri for server in redis)))
+        backend = stack.enter_context(started(runner, *(server.uri for server in redis)))
         yield ShardedHarness(redis, backend)
 
 
@@ -139,32 +134,28 @@ def test_channels_of_healthy_shard_work_while_another_is_unavailable(
     harness.wait_until(lambda: expected in harness.backend.handler.events, "the publication")
 
 
-def test_publication_with_a_key_that_was_not_sent_is_sent_when_it_is_repeated(
+async def test_publication_with_a_key_that_was_not_sent_is_sent_when_it_is_repeated(
     harness: ShardedHarness,
 ) -> None:
     lost, key = harness.on(1), Dedup(key="k")
-
-    async def scenario() -> None:
-        with servers.redis_server() as store:
-            handler = RecordingEventHandler()
-            bus = load_bus([server.uri for server in harness.redis], BusSettings())
-            node = engine([store.uri], clock.store, bus)
-            await node.start("node", handler)
-            await node.events.subscribe(lost)
-            harness.redis[1].signal(signal.SIGKILL)
-            with pytest.raises(errors.BusUnavailable):
-                await node.history.publish(lost, b"x", None, key)
-            harness.redis[1].start()
-            async with asyncio.timeout(60):
-                while True:
-                    with contextlib.suppress(errors.BusUnavailable):
-                        assert (await node.history.publish(lost, b"x", None, key)).new
-                        break
-                    await asyncio.sleep(0.05)
-            assert not (await node.history.publish(lost, b"x", None, key)).new
-            await node.close()
-
-    asyncio.run(scenario())
+    with servers.redis_server() as store:
+        handler = RecordingEventHandler()
+        bus = load_bus([server.uri for server in harness.redis], BusSettings())
+        node = engine([store.uri], clock.store, bus)
+        await node.start("node", handler)
+        await node.events.subscribe(lost)
+        harness.redis[1].signal(signal.SIGKILL)
+        with pytest.raises(errors.BusUnavailable):
+            await node.history.publish(lost, b"x", None, key)
+        harness.redis[1].start()
+        async with asyncio.timeout(60):
+            while True:
+                with contextlib.suppress(errors.BusUnavailable):
+                    assert (await node.history.publish(lost, b"x", None, key)).new
+                    break
+                await asyncio.sleep(0.05)
+        assert not (await node.history.publish(lost, b"x", None, key)).new
+        await node.close()
 
 
 @pytest.mark.parametrize("lost_shard", [0, 1])

@@ -82,74 +82,57 @@ def test_slow_socket_is_closed_and_others_still_get_the_frame(buffered: int, fit
     assert other.written == [b"\x81\x01x"]
 
 
-def test_failing_socket_does_not_stop_delivery_to_others(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_failing_socket_does_not_stop_delivery_to_others(caplog: pytest.LogCaptureFixture) -> None:
     other = RecordingSocket()
     _send_in_one_turn((FailingSocket(), json_frame, [b"x"]), (other, json_frame, [b"x"]))
     assert other.written == [b"\x81\x01x"]
     assert "a connection failed" in caplog.text
 
 
-def test_outbox_knows_how_it_was_ended() -> None:
+async def test_outbox_knows_how_it_was_ended() -> None:
     slow, closed, left = (RecordingSocket(size) for size in (1024 * 1024, 0, 0))
-
-    async def scenario() -> None:
-        one = FlushScheduler()
-        outs = [Outbox(socket, json_frame, one) for socket in (slow, closed, left)]
-        for out in outs:
-            out.send(b"x")
-        await asyncio.sleep(0)
-        outs[0].close(codes.SHUTDOWN)
-        outs[1].close(codes.SHUTDOWN)
-        assert [out.ended for out in outs] == [codes.SLOW, codes.SHUTDOWN, None]
-
-    asyncio.run(scenario())
-
-
-def test_pending_replies_are_written_before_close() -> None:
-    socket = RecordingSocket()
-
-    async def ended() -> None:
-        out = Outbox(socket, json_frame, FlushScheduler())
+    one = FlushScheduler()
+    outs = [Outbox(socket, json_frame, one) for socket in (slow, closed, left)]
+    for out in outs:
         out.send(b"x")
-        out.close(codes.SHUTDOWN)
-        assert (socket.written, socket.code) == ([b"\x81\x01x"], codes.SHUTDOWN.code)
-        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    outs[0].close(codes.SHUTDOWN)
+    outs[1].close(codes.SHUTDOWN)
+    assert [out.ended for out in outs] == [codes.SLOW, codes.SHUTDOWN, None]
 
-    asyncio.run(ended())
+
+async def test_pending_replies_are_written_before_close() -> None:
+    socket = RecordingSocket()
+    out = Outbox(socket, json_frame, FlushScheduler())
+    out.send(b"x")
+    out.close(codes.SHUTDOWN)
+    assert (socket.written, socket.code) == ([b"\x81\x01x"], codes.SHUTDOWN.code)
+    await asyncio.sleep(0)
     assert len(socket.written) == 1
 
 
-def test_waiting_reader_gets_events_in_order() -> None:
-    async def read_events() -> None:
-        events = EventQueue()
-        reader = asyncio.create_task(events.get())
-        await asyncio.sleep(0)
-        assert events.empty()
-        for number in range(3):
-            events.put_nowait(number)
-        assert [await reader, await events.get()] == [0, 1]
-        assert not events.empty()
-        assert await events.get() == 2
-        cancelled = asyncio.create_task(events.get())
-        await asyncio.sleep(0)
-        cancelled.cancel()
-        await asyncio.sleep(0)
-        events.put_nowait(3)
-        assert await events.get() == 3
-
-    asyncio.run(read_events())
+async def test_waiting_reader_gets_events_in_order() -> None:
+    events = EventQueue()
+    reader = asyncio.create_task(events.get())
+    await asyncio.sleep(0)
+    assert events.empty()
+    for number in range(3):
+        events.put_nowait(number)
+    assert [await reader, await events.get()] == [0, 1]
+    assert not events.empty()
+    assert await events.get() == 2
+    cancelled = asyncio.create_task(events.get())
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.sleep(0)
+    events.put_nowait(3)
+    assert await events.get() == 3
 
 
-def test_large_reply_is_sent_to_drained_socket_and_closes_undrained_one() -> None:
+async def test_large_reply_is_sent_to_drained_socket_and_closes_undrained_one() -> None:
     quick, slow = RecordingSocket(), RecordingSocket(1)
-
-    async def send_large() -> None:
-        for socket in (quick, slow):
-            Outbox(socket, json_frame, FlushScheduler()).send(b"x" * (2 * 1024 * 1024))
-        await asyncio.sleep(0)
-
-    asyncio.run(send_large())
+    for socket in (quick, slow):
+        Outbox(socket, json_frame, FlushScheduler()).send(b"x" * (2 * 1024 * 1024))
+    await asyncio.sleep(0)
     assert (len(quick.written), quick.code) == (1, None)
     assert (slow.written, slow.code) == ([], codes.SLOW.code)

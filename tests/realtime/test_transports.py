@@ -33,23 +33,19 @@ from tests.realtime.streams import (
 )
 from tests.support import servers
 from tests.support.backends import Backend
+from tests.support.servers import RunningService
 
 OPTIONS = streams.PATIENT
 
 
 @pytest.fixture(scope="module")
-def pinging(redis_server: Backend) -> Iterator[servers.RunningService]:
+def pinging(redis_server: Backend) -> Iterator[RunningService]:
     """A service whose first ping comes within a test."""
     with servers.service(redis_server.uri, options=streams.OPTIONS) as running:
         yield running
 
 
-@pytest.fixture
-def channel() -> str:
-    return f"chat:{uuid.uuid4()}"
-
-
-def test_http_stream_sends_uncached_json_lines(service: servers.RunningService) -> None:
+def test_http_stream_sends_uncached_json_lines(service: RunningService) -> None:
     with StreamingClient(service, "http_stream", lines(connect())) as stream:
         assert stream.response.status_code == 200
         assert "no-cache" in stream.response.headers["cache-control"]
@@ -61,9 +57,7 @@ def test_http_stream_sends_uncached_json_lines(service: servers.RunningService) 
         assert reply["connect"]["pong"]
 
 
-def test_sse_starts_with_a_blank_line_and_sends_single_events(
-    service: servers.RunningService,
-) -> None:
+def test_sse_starts_with_a_blank_line_and_sends_single_events(service: RunningService) -> None:
     first = lines(connect(), {"id": 2, "rpc": {"method": "x"}})
     with StreamingClient(service, "sse", first) as stream:
         assert stream.response.headers["content-type"].startswith("text/event-stream")
@@ -73,7 +67,7 @@ def test_sse_starts_with_a_blank_line_and_sends_single_events(
         assert json.loads(seen[3].removeprefix("data: "))["error"]["code"] == 108
 
 
-def test_sse_accepts_post(service: servers.RunningService) -> None:
+def test_sse_accepts_post(service: RunningService) -> None:
     url = f"{service.url}/connection/sse"
     with httpx.stream("POST", url, content=lines(connect()), timeout=60) as response:
         found = response.iter_lines()
@@ -81,9 +75,7 @@ def test_sse_accepts_post(service: servers.RunningService) -> None:
         assert "connect" in json.loads(next(found).removeprefix("data: "))
 
 
-def test_http_stream_and_emulation_accept_protobuf(
-    service: servers.RunningService, channel: str
-) -> None:
+def test_http_stream_and_emulation_accept_protobuf(service: RunningService, channel: str) -> None:
     def framed(**command: Any) -> bytes:
         written: bytes = client_pb2.Command(**command).SerializeToString()
         return bytes([len(written) & 127 | 128, len(written) >> 7]) + written
@@ -113,9 +105,7 @@ def test_http_stream_and_emulation_accept_protobuf(
 
 
 @pytest.mark.parametrize("transport", EMULATED)
-def test_second_pong_to_a_ping_is_a_bad_request(
-    pinging: servers.RunningService, transport: str
-) -> None:
+def test_second_pong_to_a_ping_is_a_bad_request(pinging: RunningService, transport: str) -> None:
     with StreamingClient(pinging, transport, lines(connect())) as stream:
         stream.connected()
         assert stream.next(pings=True) == {}
@@ -125,7 +115,7 @@ def test_second_pong_to_a_ping_is_a_bad_request(
 
 @pytest.mark.parametrize("transport", EMULATED)
 def test_emulation_request_carries_commands(
-    service: servers.RunningService, channel: str, transport: str
+    service: RunningService, channel: str, transport: str
 ) -> None:
     with StreamingClient(service, transport, lines(connect())) as stream:
         stream.connected()
@@ -141,7 +131,7 @@ def test_emulation_request_carries_commands(
 
 
 def test_emulation_request_is_forwarded_to_the_worker_of_the_stream(
-    service: servers.RunningService, channel: str
+    service: RunningService, channel: str
 ) -> None:
     refused = lines(connect(), connect())  # a second connect ends the stream, not its connection
     with StreamingClient(service, "http_stream", lines(connect())) as stream:
@@ -162,7 +152,7 @@ def test_emulation_request_is_forwarded_to_the_worker_of_the_stream(
         other.close()
 
 
-def test_emulation_request_of_unknown_node_or_session(service: servers.RunningService) -> None:
+def test_emulation_request_of_unknown_node_or_session(service: RunningService) -> None:
     with StreamingClient(service, "http_stream", lines(connect())) as stream:
         stream.connected()
         assert emulate(service, stream.session, str(uuid.uuid4()), "{}").status_code == 404
@@ -180,12 +170,12 @@ def test_emulation_request_of_unknown_node_or_session(service: servers.RunningSe
     ],
 )
 def test_malformed_emulation_request_is_refused(
-    service: servers.RunningService, body: bytes, status: int
+    service: RunningService, body: bytes, status: int
 ) -> None:
     assert httpx.post(f"{service.url}/emulation", content=body).status_code == status
 
 
-def test_stream_without_valid_commands_is_refused(service: servers.RunningService) -> None:
+def test_stream_without_valid_commands_is_refused(service: RunningService) -> None:
     assert httpx.get(f"{service.url}/connection/sse").status_code == 400
     assert httpx.post(f"{service.url}/connection/http_stream").status_code == 400
     wrong = httpx.get(f"{service.url}/connection/http_stream")
@@ -194,7 +184,7 @@ def test_stream_without_valid_commands_is_refused(service: servers.RunningServic
         assert stream.last_push() == {"push": disconnect(3501, "bad request")}
 
 
-def test_cors_headers_name_the_allowed_origin(service: servers.RunningService) -> None:
+def test_cors_headers_name_the_allowed_origin(service: RunningService) -> None:
     asks = {
         "Origin": PAGE,
         "Access-Control-Request-Method": "POST",
@@ -216,10 +206,9 @@ def test_cors_headers_name_the_allowed_origin(service: servers.RunningService) -
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/emulation", *(f"/connection/{each}" for each in ("http_stream", "uni_sse"))],
+    "path", ["/emulation", *(f"/connection/{each}" for each in ("http_stream", "uni_sse"))]
 )
-def test_request_of_foreign_origin_is_refused(service: servers.RunningService, path: str) -> None:
+def test_request_of_foreign_origin_is_refused(service: RunningService, path: str) -> None:
     headers = {"Origin": "https://example.com"}
     for method in ("POST", "OPTIONS"):
         answer = httpx.request(method, service.url + path, content="{}", headers=headers)
@@ -229,7 +218,7 @@ def test_request_of_foreign_origin_is_refused(service: servers.RunningService, p
 
 @pytest.mark.parametrize("transport", EMULATED + UNIDIRECTIONAL)
 def test_dropped_stream_leaves_presence(
-    service: servers.RunningService, channel: str, transport: str
+    service: RunningService, channel: str, transport: str
 ) -> None:
     asked = connect(channel)
     first = lines(asked["connect"] if transport in UNIDIRECTIONAL else asked)
@@ -243,7 +232,7 @@ def test_dropped_stream_leaves_presence(
 
 @pytest.mark.parametrize("transport", EMULATED + UNIDIRECTIONAL)
 def test_disconnect_push_carries_code_and_reason(
-    service: servers.RunningService, channel: str, transport: str
+    service: RunningService, channel: str, transport: str
 ) -> None:
     user = str(uuid.uuid4())
     asked = connect(channel, sub=user)
@@ -257,9 +246,7 @@ def test_disconnect_push_carries_code_and_reason(
         assert stream.last_push() == (push if one_way else {"push": push})
 
 
-def test_plain_request_to_websocket_endpoint_gets_upgrade_required(
-    service: servers.RunningService,
-) -> None:
+def test_plain_request_to_websocket_endpoint_gets_upgrade_required(service: RunningService) -> None:
     answer = httpx.get(f"{service.url}/connection/websocket")
     assert (answer.status_code, answer.headers["upgrade"]) == (426, "websocket")
 

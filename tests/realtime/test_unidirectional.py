@@ -37,11 +37,6 @@ from zaqar_redis.api.server import transport as server_transport
 from zaqar_redis.api.server.transport import CloseTimer
 
 
-@pytest.fixture
-def channel() -> str:
-    return f"chat:{uuid.uuid4()}"
-
-
 @contextlib.contextmanager
 def stalled_client(service: servers.RunningService, channel: str) -> Iterator[socket.socket]:
     """Yields the socket of a subscriber that does not read."""
@@ -153,9 +148,7 @@ def test_unidirectional_connect_error_ends_with_disconnect(
         assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (code, reason)
 
 
-def test_stopping_service_disconnects_clients_with_shutdown(
-    redis_server: Backend,
-) -> None:
+def test_stopping_service_disconnects_clients_with_shutdown(redis_server: Backend) -> None:
     channel = f"flood:{uuid.uuid4()}"
     shutdown = disconnect(3001, "shutdown")
     with contextlib.ExitStack() as stack:
@@ -202,7 +195,7 @@ def test_reload_closes_websockets_with_1012_and_streams_with_shutdown(
 
 
 @pytest.mark.parametrize(("taken", "is_cut_off"), [(64 * 1024, False), (1000, True)])
-def test_client_that_takes_enough_before_its_end_is_not_cut_off(
+async def test_client_that_takes_enough_before_its_end_is_not_cut_off(
     monkeypatch: pytest.MonkeyPatch, taken: int, is_cut_off: bool
 ) -> None:
     """It learns why it was disconnected, however long it takes for what was written before."""
@@ -221,19 +214,16 @@ def test_client_that_takes_enough_before_its_end_is_not_cut_off(
             self.is_aborted = True
             self.ended.set()
 
-    async def scenario() -> None:
-        transport = Transport()
-        timer = CloseTimer(transport)
-        async with asyncio.timeout(30):
-            await transport.ended.wait()
-        timer.cancel()
-        assert transport.is_aborted == is_cut_off
-
     monkeypatch.setattr(server_transport, "_CLOSE_TIMEOUT", 0)
-    asyncio.run(scenario())
+    transport = Transport()
+    timer = CloseTimer(transport)
+    async with asyncio.timeout(30):
+        await transport.ended.wait()
+    timer.cancel()
+    assert transport.is_aborted == is_cut_off
 
 
-def test_client_that_leaves_a_short_rest_unread_is_disconnected(
+async def test_client_that_leaves_a_short_rest_unread_is_disconnected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(streams, "_CLOSE_TIMEOUT", 0.05)
@@ -245,18 +235,15 @@ def test_client_that_leaves_a_short_rest_unread_is_disconnected(
         def connection_lost(self, error: Exception | None) -> None:
             self.lost.set()
 
-    async def disconnected() -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            loop = asyncio.get_running_loop()
-            transport, connection = await loop.connect_accepted_socket(Connection, ours)
-            transport.set_write_buffer_limits(high=2**24)  # as if no writer had to wait
+    ours, theirs = socket.socketpair()
+    with theirs:
+        loop = asyncio.get_running_loop()
+        transport, connection = await loop.connect_accepted_socket(Connection, ours)
+        transport.set_write_buffer_limits(high=2**24)  # as if no writer had to wait
 
-            transport.write(bytes(2**23))
-            assert transport.get_write_buffer_size() > 0
-            streams.ResponseStream(transport, transport.close).limit_close().cancel()
-            transport.close()  # as a server does after the last response
-            async with asyncio.timeout(30):
-                await connection.lost.wait()
-
-    asyncio.run(disconnected())
+        transport.write(bytes(2**23))
+        assert transport.get_write_buffer_size() > 0
+        streams.ResponseStream(transport, transport.close).limit_close().cancel()
+        transport.close()  # as a server does after the last response
+        async with asyncio.timeout(30):
+            await connection.lost.wait()

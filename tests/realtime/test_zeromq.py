@@ -16,6 +16,7 @@ import uvloop
 import zmq
 
 from tests.realtime.bus_node import dropped
+from tests.realtime.crowd import until
 from tests.realtime.test_buses import NODES, RecordingNode
 from tests.support.brokers import ZeroMqBroker, zeromq_broker
 from zaqar_redis import errors
@@ -33,14 +34,6 @@ LARGE = b"x" * 40_000
 def broker() -> Iterator[ZeroMqBroker]:
     with zeromq_broker() as started:
         yield started
-
-
-async def until(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError(what)
-        await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
@@ -73,19 +66,15 @@ def test_bus_works_in_the_event_loop_of_the_workers(broker: ZeroMqBroker) -> Non
     uvloop.run(scenario())
 
 
-def test_burst_on_more_channels_than_sockets_hold_passes_whole() -> None:
+async def test_burst_on_more_channels_than_sockets_hold_passes_whole() -> None:
     channels = [b"p/%d" % number for number in range(5000)]
-
-    async def scenario(broker: ZeroMqBroker) -> None:
+    with zeromq_broker("--high-water-mark", "10000") as broker:
         async with node(broker, "a") as a, node(broker, "b") as b:
             await asyncio.gather(*(a.bus.subscribe(channel) for channel in channels))
             for channel in channels:
                 b.bus.publish(channel, b"x")
             await until(lambda: len(a.received) >= len(channels), "all messages")
             assert sorted(a.received) == sorted((channel, b"x") for channel in channels)
-
-    with zeromq_broker("--high-water-mark", "10000") as broker:
-        asyncio.run(scenario(broker))
         assert dropped(broker.uri, "backlog") == 0
 
 
@@ -109,89 +98,78 @@ def test_nodes_come_back_when_a_killed_broker_is_back_and_get_each_message_once(
 
 
 @pytest.mark.nightly
-def test_broker_that_is_stopped_and_goes_on_gets_its_nodes_back(broker: ZeroMqBroker) -> None:
-    async def scenario() -> None:
-        async with node(broker, "a") as a, node(broker, "b") as b:
-            await asyncio.gather(a.bus.subscribe(NEWS), b.bus.subscribe(NEWS))
-            broker.signal(signal.SIGSTOP)
-            await until(lambda: not a.bus.live and not b.bus.live, "the loss to be noticed")
-            broker.signal(signal.SIGCONT)
-            await until(lambda: a.bus.live and b.bus.live, "both nodes to be back")
-            assert (a.gaps, b.gaps) == (1, 1)
-            await expect_each_message_once(a, b)
-
-    asyncio.run(scenario())
+async def test_broker_that_is_stopped_and_goes_on_gets_its_nodes_back(broker: ZeroMqBroker) -> None:
+    async with node(broker, "a") as a, node(broker, "b") as b:
+        await asyncio.gather(a.bus.subscribe(NEWS), b.bus.subscribe(NEWS))
+        broker.signal(signal.SIGSTOP)
+        await until(lambda: not a.bus.live and not b.bus.live, "the loss to be noticed")
+        broker.signal(signal.SIGCONT)
+        await until(lambda: a.bus.live and b.bus.live, "both nodes to be back")
+        assert (a.gaps, b.gaps) == (1, 1)
+        await expect_each_message_once(a, b)
 
 
-def test_node_starts_without_a_broker_and_is_live_when_there_is_one() -> None:
-    async def scenario(broker: ZeroMqBroker) -> None:
-        began = time.monotonic()
-        async with node(broker, "a", BusSettings(connect_timeout=0.5)) as a:
-            assert 0.4 < time.monotonic() - began < 20
-            assert not a.bus.live
-            before = dropped(broker.uri, "unavailable")
-            a.bus.publish(NODES, b"lost")
-            with pytest.raises(errors.BusUnavailable):
-                await a.bus.send(NODES, b"lost")
-            assert dropped(broker.uri, "unavailable") == before + 2
-            with pytest.raises(errors.BusUnavailable):
-                await a.bus.subscribe(NEWS)
-            await asyncio.to_thread(broker.start)
-            await until(lambda: a.bus.live, "the bus to be live")
-            assert a.gaps == 1
-            await a.bus.send(NEWS, b"x")
-            await a.expect((NEWS, b"x"))
-
+async def test_node_starts_without_a_broker_and_is_live_when_there_is_one() -> None:
     with zeromq_broker(started=False) as broker:
         try:
-            asyncio.run(scenario(broker))
+            began = time.monotonic()
+            async with node(broker, "a", BusSettings(connect_timeout=0.5)) as a:
+                assert 0.4 < time.monotonic() - began < 20
+                assert not a.bus.live
+                before = dropped(broker.uri, "unavailable")
+                a.bus.publish(NODES, b"lost")
+                with pytest.raises(errors.BusUnavailable):
+                    await a.bus.send(NODES, b"lost")
+                assert dropped(broker.uri, "unavailable") == before + 2
+                with pytest.raises(errors.BusUnavailable):
+                    await a.bus.subscribe(NEWS)
+                await asyncio.to_thread(broker.start)
+                await until(lambda: a.bus.live, "the bus to be live")
+                assert a.gaps == 1
+                await a.bus.send(NEWS, b"x")
+                await a.expect((NEWS, b"x"))
         finally:
             broker.stop()
 
 
-def test_reason_why_there_is_no_broker_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(broker: ZeroMqBroker) -> None:
+async def test_reason_why_there_is_no_broker_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with zeromq_broker(started=False) as broker:
         async with node(broker, "a"):
             await asyncio.sleep(1)  # some attempts more
-
-    with zeromq_broker(started=False) as broker:
-        asyncio.run(scenario(broker))
         lines = [line for line in caplog.messages if broker.uri in line]
     (line,) = lines
     assert "nothing listens there" in line
 
 
-def test_full_socket_drops_and_counts_and_publish_never_raises(broker: ZeroMqBroker) -> None:
+async def test_full_socket_drops_and_counts_and_publish_never_raises(broker: ZeroMqBroker) -> None:
     small = BusSettings(backlog_bytes=1024 * 1024)
-
-    async def scenario() -> None:
-        async with node(broker, "a", small) as a, node(broker, "b") as b:
-            await b.bus.subscribe(NEWS)
-            broker.signal(signal.SIGSTOP)
-            try:
-                for _ in range(200):
-                    for _ in range(20):
-                        a.bus.publish(NEWS, LARGE)
-                    await asyncio.sleep(0)
-                with pytest.raises(errors.Overloaded):
-                    await a.bus.send(NEWS, LARGE)
-            finally:
-                broker.signal(signal.SIGCONT)
-            lost = dropped(broker.uri, "backlog")
-            assert lost > 1000
-            await until(lambda: len(b.received) == 4001 - lost, "what was not dropped")
-            gaps = b.gaps
-            await until(lambda: a.bus.live and b.bus.live, "both nodes")
-            await a.bus.send(NEWS, b"end")
-            await until(lambda: b.received[-1] == (NEWS, b"end"), "the last message")
-            assert b.gaps > gaps
-
-    asyncio.run(scenario())
+    async with node(broker, "a", small) as a, node(broker, "b") as b:
+        await b.bus.subscribe(NEWS)
+        broker.signal(signal.SIGSTOP)
+        try:
+            for _ in range(200):
+                for _ in range(20):
+                    a.bus.publish(NEWS, LARGE)
+                await asyncio.sleep(0)
+            with pytest.raises(errors.Overloaded):
+                await a.bus.send(NEWS, LARGE)
+        finally:
+            broker.signal(signal.SIGCONT)
+        lost = dropped(broker.uri, "backlog")
+        assert lost > 1000
+        await until(lambda: len(b.received) == 4001 - lost, "what was not dropped")
+        gaps = b.gaps
+        await until(lambda: a.bus.live and b.bus.live, "both nodes")
+        await a.bus.send(NEWS, b"end")
+        await until(lambda: b.received[-1] == (NEWS, b"end"), "the last message")
+        assert b.gaps > gaps
     assert dropped(broker.uri, "missed") == dropped(broker.uri, "backlog")
 
 
-def test_slow_node_costs_the_broker_little_and_counts_what_it_missed() -> None:
-    async def scenario(broker: ZeroMqBroker) -> None:
+async def test_slow_node_costs_the_broker_little_and_counts_what_it_missed() -> None:
+    with zeromq_broker("--high-water-mark", "100") as broker:
         slow = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "tests.realtime.bus_node", broker.uri, NEWS.decode()),
@@ -220,9 +198,6 @@ def test_slow_node_costs_the_broker_little_and_counts_what_it_missed() -> None:
             slow.kill()
             await slow.wait()
 
-    with zeromq_broker("--high-water-mark", "100") as broker:
-        asyncio.run(scenario(broker))
-
 
 async def _report(
     node: RecordingNode, output: asyncio.StreamReader, sent: int
@@ -245,30 +220,27 @@ async def _report(
     raise TimeoutError("no report")
 
 
-def test_broker_sends_a_node_only_what_it_has_subscribed_to(broker: ZeroMqBroker) -> None:
-    async def scenario() -> None:
-        async with node(broker, "a") as a:
-            # Unlike SUB, an XSUB does not filter what it receives.
-            with zmq.Context() as context, context.socket(zmq.XSUB) as raw:
-                raw.connect(f"tcp://127.0.0.1:{broker.port + 1}")
-                raw.send(b"\1" + wire.topic_of(NEWS))
-                await a.bus.subscribe(NEWS)
-                while not raw.poll(20):
-                    await a.bus.send(NEWS, b"first")
-                while raw.poll(100):
-                    raw.recv()
-                for number in range(100):
-                    await a.bus.send(b"p/other%d" % number, b"x")
-                    await a.bus.send(b"p/new", b"x")
-                await a.bus.send(NEWS, b"last")
-                message = b"first"
-                while message.endswith(b"first"):  # some may still have been under way
-                    assert raw.poll(60_000)
-                    message = raw.recv()
-                assert message.endswith(b"last")
-                assert not raw.poll(100)
-
-    asyncio.run(scenario())
+async def test_broker_sends_a_node_only_what_it_has_subscribed_to(broker: ZeroMqBroker) -> None:
+    async with node(broker, "a") as a:
+        # Unlike SUB, an XSUB does not filter what it receives.
+        with zmq.Context() as context, context.socket(zmq.XSUB) as raw:
+            raw.connect(f"tcp://127.0.0.1:{broker.port + 1}")
+            raw.send(b"\1" + wire.topic_of(NEWS))
+            await a.bus.subscribe(NEWS)
+            while not raw.poll(20):
+                await a.bus.send(NEWS, b"first")
+            while raw.poll(100):
+                raw.recv()
+            for number in range(100):
+                await a.bus.send(b"p/other%d" % number, b"x")
+                await a.bus.send(b"p/new", b"x")
+            await a.bus.send(NEWS, b"last")
+            message = b"first"
+            while message.endswith(b"first"):  # some may still have been under way
+                assert raw.poll(60_000)
+                message = raw.recv()
+            assert message.endswith(b"last")
+            assert not raw.poll(100)
 
 
 @pytest.fixture
@@ -280,13 +252,12 @@ def keys(tmp_path: Path) -> tuple[str, Path]:
     return public, file
 
 
-def test_client_without_the_keys_of_the_broker_gets_nothing_and_logs_why(
+async def test_client_without_the_keys_of_the_broker_gets_nothing_and_logs_why(
     keys: tuple[str, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     public, file = keys
     wrong, _ = new_keys()
-
-    async def scenario(broker: ZeroMqBroker) -> None:
+    with zeromq_broker("--curve-secret-key-file", str(file)) as broker:
         stranger = BusSettings(curve_server_key=wrong)
         async with (
             node(broker, "a", BusSettings(curve_server_key=public)) as a,
@@ -297,26 +268,20 @@ def test_client_without_the_keys_of_the_broker_gets_nothing_and_logs_why(
             await a.bus.send(NODES, b"secret")
             await a.expect((NODES, b"secret"))
             assert b.received == c.received == []
-
-    with zeromq_broker("--curve-secret-key-file", str(file)) as broker:
-        asyncio.run(scenario(broker))
     # One line for both: they are in one process.
     (line,) = [line for line in caplog.messages if line.startswith("no connection to the bus")]
     assert "no handshake: check bus_curve_server_key" in line
 
 
-def test_client_with_keys_at_a_broker_without_them_logs_why(
+async def test_client_with_keys_at_a_broker_without_them_logs_why(
     broker: ZeroMqBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> None:
-        async with node(broker, "a", BusSettings(curve_server_key=new_keys()[0])) as a:
-            assert not a.bus.live
-
-    asyncio.run(scenario())
+    async with node(broker, "a", BusSettings(curve_server_key=new_keys()[0])) as a:
+        assert not a.bus.live
     assert caplog.text.count("no handshake: check bus_curve_server_key") == 1
 
 
-def test_client_whose_key_is_not_listed_is_refused_and_both_sides_say_so(
+async def test_client_whose_key_is_not_listed_is_refused_and_both_sides_say_so(
     keys: tuple[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server, file = keys
@@ -329,7 +294,8 @@ def test_client_whose_key_is_not_listed_is_refused_and_both_sides_say_so(
             curve_server_key=server, curve_public_key=pair[0], curve_secret_key=pair[1]
         )
 
-    async def scenario(broker: ZeroMqBroker) -> None:
+    words = ("--curve-secret-key-file", str(file), "--curve-clients", str(clients))
+    with zeromq_broker(*words) as broker:
         async with (
             node(broker, "a", settings(known)) as a,
             node(broker, "b", settings(strange)) as b,
@@ -338,10 +304,6 @@ def test_client_whose_key_is_not_listed_is_refused_and_both_sides_say_so(
             await a.bus.send(NODES, b"secret")
             await a.expect((NODES, b"secret"))
             assert b.received == []
-
-    words = ("--curve-secret-key-file", str(file), "--curve-clients", str(clients))
-    with zeromq_broker(*words) as broker:
-        asyncio.run(scenario(broker))
         assert broker.log.count(f"client key refused: {strange[0]}") == 1
     assert "the broker refuses the CURVE key of this service" in caplog.text
 
@@ -349,16 +311,9 @@ def test_client_whose_key_is_not_listed_is_refused_and_both_sides_say_so(
 @pytest.mark.parametrize(
     "uri",
     [
-        "zeromq://",
-        "zeromq://:5561",
-        "zeromq://a:b@host",
-        "zeromq://host/0",
-        "zeromq://host?x=1",
-        "zeromq://host#x",
-        "zeromq://host:x",
-        "zeromq://host:0",
-        "zeromq://host:65535",
-        "zeromq://[::1",
+        *("zeromq://", "zeromq://:5561", "zeromq://a:b@host", "zeromq://host/0"),
+        *("zeromq://host?x=1", "zeromq://host#x", "zeromq://host:x", "zeromq://host:0"),
+        *("zeromq://host:65535", "zeromq://[::1"),
     ],
 )
 def test_uri_with_unknown_parts_is_refused(uri: str) -> None:
@@ -394,9 +349,7 @@ _PUBLIC, _SECRET = new_keys()
         (BusSettings(curve_server_key=_PUBLIC, curve_secret_key=_SECRET), "set both, or none"),
         (
             BusSettings(
-                curve_server_key=_PUBLIC,
-                curve_public_key=new_keys()[0],
-                curve_secret_key=_SECRET,
+                curve_server_key=_PUBLIC, curve_public_key=new_keys()[0], curve_secret_key=_SECRET
             ),
             "it does not belong to bus_curve_secret_key",
         ),
@@ -435,16 +388,13 @@ def test_memory_for_numbers_is_bounded_and_what_is_forgotten_is_no_gap(
     assert found == [(b"a", 1), (b"b", 1), (b"c", 1), (b"b", 2), (b"a", 1)]
 
 
-def test_frame_that_is_too_large_or_has_too_long_a_channel_is_dropped_alone(
+async def test_frame_that_is_too_large_or_has_too_long_a_channel_is_dropped_alone(
     broker: ZeroMqBroker,
 ) -> None:
-    async def scenario() -> None:
-        async with node(broker, "a", BusSettings(backlog_bytes=100 * 1024 * 1024)) as a:
-            with pytest.raises(errors.ContentTooLarge):
-                await a.bus.send(NODES, bytes(wire.FRAME_MAX + 1))
-            with pytest.raises(errors.ContentTooLarge):
-                await a.bus.send(bytes(wire.CHANNEL_MAX + 1), b"x")
-            await a.bus.send(NODES, b"x")
-            await a.expect((NODES, b"x"))
-
-    asyncio.run(scenario())
+    async with node(broker, "a", BusSettings(backlog_bytes=100 * 1024 * 1024)) as a:
+        with pytest.raises(errors.ContentTooLarge):
+            await a.bus.send(NODES, bytes(wire.FRAME_MAX + 1))
+        with pytest.raises(errors.ContentTooLarge):
+            await a.bus.send(bytes(wire.CHANNEL_MAX + 1), b"x")
+        await a.bus.send(NODES, b"x")
+        await a.expect((NODES, b"x"))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -18,11 +18,17 @@ class AnsweringEndpoint:
     def __init__(self, port: int) -> None:
         self.uri = f"http://127.0.0.1:{port}/"
         self.status = 204
+        #: decides by the body
+        self.status_of: Callable[[bytes], int] = lambda body: self.status
         self.got: list[tuple[dict[str, str], bytes]] = []
+        self.paths: list[str] = []
+
+    def documents(self) -> list[Any]:
+        return [json.loads(body) for _, body in self.got]
 
     def bodies(self) -> list[Any]:
         """Returns the bodies of the messages; None for what is none, e.g. a test."""
-        return [json.loads(body).get("body") for _, body in self.got]
+        return [document.get("body") for document in self.documents()]
 
 
 @contextmanager
@@ -30,10 +36,12 @@ def answering_endpoint() -> Iterator[AnsweringEndpoint]:
     class _Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
+            found.paths.append(self.path)
             found.got.append((dict(self.headers.items()), body))
-            self.send_response(found.status)
+            status = found.status_of(body)
+            self.send_response(status)
             self.end_headers()
-            self.wfile.write(b"" if found.status == 204 else b"no room")
+            self.wfile.write(b"" if status == 204 else b"no room")
 
         def log_message(self, format: str, *args: object) -> None:
             pass

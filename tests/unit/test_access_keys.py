@@ -42,12 +42,8 @@ def test_what_was_not_sealed_is_refused(value: bytes) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"id": access_keys.new_id()},
-        {"project": "another"},
-        {"user": "another"},
-        {"roles": ("admin",)},
-        {"rights": (Right("*", ("*",)),)},
-        {"expires": 0},
+        *({"id": access_keys.new_id()}, {"project": "another"}, {"user": "another"}),
+        *({"roles": ("admin",)}, {"rights": (Right("*", ("*",)),)}, {"expires": 0}),
     ],
     ids=lambda change: next(iter(change)),
 )

@@ -11,12 +11,7 @@ from msgspec.structs import replace
 
 from zaqar_redis.figures import Alarm, LargeQueue, StoreSettings, StoreStatus
 from zaqar_redis.realtime.node.control import NodeReport
-from zaqar_redis.service.alarms import (
-    node_alarms,
-    reached_by_others,
-    sort_alarms,
-    store_alarms,
-)
+from zaqar_redis.service.alarms import node_alarms, reached_by_others, sort_alarms, store_alarms
 from zaqar_redis.service.queue_alarms import duration
 from zaqar_redis.service.stores import StoreReport
 

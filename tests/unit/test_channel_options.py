@@ -99,11 +99,7 @@ def test_configurations_in_the_documents_are_accepted(tmp_path: Path, document: 
             "token_jwks_public_endpoint = example.org/keys",
             "[channels] token_jwks_public_endpoint",
         ),
-        (
-            "channels",
-            "personal_channel_namespace = none",
-            "[channels] personal_channel_namespace",
-        ),
+        ("channels", "personal_channel_namespace = none", "[channels] personal_channel_namespace"),
         ("channels", "force_recovery = true", "[channels] force_recovery"),
         ("channels:alerts", "force_positioning = true", "[channels:alerts] force_positioning"),
         ("channels:alerts", "auto_cache_recover = true", "[channels:alerts] auto_cache_recover"),

@@ -55,33 +55,29 @@ async def _started(connection: _SlowConnection) -> ConnectionKeeper[_SlowConnect
     return keeper
 
 
-def test_task_that_is_cancelled_while_it_closes_a_connection_ends_as_cancelled() -> None:
-    async def scenario() -> None:
-        connection = _SlowConnection()
-        keeper = await _started(connection)
-        closing = asyncio.create_task(keeper.close())
-        await connection.is_closing.wait()
-        closing.cancel()
-        connection.may_close.set()
-        await asyncio.wait([closing])
-        assert closing.cancelled()
-
-    asyncio.run(scenario())
+async def test_task_that_is_cancelled_while_it_closes_a_connection_ends_as_cancelled() -> None:
+    connection = _SlowConnection()
+    keeper = await _started(connection)
+    closing = asyncio.create_task(keeper.close())
+    await connection.is_closing.wait()
+    closing.cancel()
+    connection.may_close.set()
+    await asyncio.wait([closing])
+    assert closing.cancelled()
 
 
-def test_connection_that_closes_slowly_is_closed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        connection = _SlowConnection()
-        keeper = await _started(connection)
-        closing = asyncio.create_task(keeper.close())
-        await connection.is_closing.wait()
-        await asyncio.sleep(0.05)
-        connection.may_close.set()
-        await closing
-        assert connection.is_closed
-
+async def test_connection_that_closes_slowly_is_closed_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(connections, "_CANCEL_SECONDS", 0.01)
-    asyncio.run(scenario())
+    connection = _SlowConnection()
+    keeper = await _started(connection)
+    closing = asyncio.create_task(keeper.close())
+    await connection.is_closing.wait()
+    await asyncio.sleep(0.05)
+    connection.may_close.set()
+    await closing
+    assert connection.is_closed
 
 
 class _DeafConnection(_SlowConnection):
@@ -93,30 +89,24 @@ class _DeafConnection(_SlowConnection):
         await super().serve()
 
 
-def test_cancellation_that_is_lost_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        connection = _DeafConnection()
-        connection.may_close.set()
-        keeper = await _started(connection)
-        async with asyncio.timeout(30):
-            await keeper.close()
-        assert connection.is_closed
-
+async def test_cancellation_that_is_lost_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "_CANCEL_SECONDS", 0.01)
-    asyncio.run(scenario())
-
-
-def test_keeper_that_was_closed_can_be_started_again() -> None:
-    async def scenario() -> None:
-        connection = _SlowConnection()
-        connection.may_close.set()
-        keeper = await _started(connection)
+    connection = _DeafConnection()
+    connection.may_close.set()
+    keeper = await _started(connection)
+    async with asyncio.timeout(30):
         await keeper.close()
-        connection.is_closed = False
-        connection.is_open.clear()
-        keeper.start()
-        await connection.is_open.wait()
-        await keeper.close()
-        assert connection.is_closed
+    assert connection.is_closed
 
-    asyncio.run(scenario())
+
+async def test_keeper_that_was_closed_can_be_started_again() -> None:
+    connection = _SlowConnection()
+    connection.may_close.set()
+    keeper = await _started(connection)
+    await keeper.close()
+    connection.is_closed = False
+    connection.is_open.clear()
+    keeper.start()
+    await connection.is_open.wait()
+    await keeper.close()
+    assert connection.is_closed

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import signal
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -19,8 +20,6 @@ from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.client import CommandRefused
 from zaqar_redis.keyspace.script import EagerRun, Pause, RedisCommand, Steps, Verb, verb
 from zaqar_redis.keyspace.settings import BatchSettings
-
-Scenario = Callable[["EchoVerbs"], Awaitable[None]]
 
 
 class EchoVerbs:
@@ -127,112 +126,87 @@ class EndedRun:
         return result
 
 
-def _run(redis: Backend | servers.RedisServer, scenario: Scenario) -> None:
-    async def connected() -> None:
-        settings = BatchSettings(timeout=60, connect_timeout=60)
-        async with keyspace.connected(redis.uri, settings) as client:
-            await scenario(EchoVerbs(client))
-
-    asyncio.run(connected())
+@contextlib.asynccontextmanager
+async def _verbs(uri: str) -> AsyncIterator[EchoVerbs]:
+    settings = BatchSettings(timeout=60, connect_timeout=60)
+    async with keyspace.connected(uri, settings) as client:
+        yield EchoVerbs(client)
 
 
-def test_verb_without_calls_has_ended_when_its_run_is_made(
-    redis_server: Backend,
-) -> None:
-    async def scenario(verbs: EchoVerbs) -> None:
-        assert EndedRun(verbs.nothing()).ends == [("done", None)]
-
-    _run(redis_server, scenario)
+@pytest.fixture
+def verbs(runner: asyncio.Runner, redis_server: Backend) -> Iterator[EchoVerbs]:
+    opened = _verbs(redis_server.uri)
+    yield runner.run(opened.__aenter__())
+    runner.run(opened.__aexit__(None, None, None))
 
 
-def test_verb_begins_at_once_and_gets_its_answers_without_a_task(
-    redis_server: Backend,
-) -> None:
-    async def scenario(verbs: EchoVerbs) -> None:
-        before = len(asyncio.all_tasks())
-        runs = [EndedRun(verbs.echo("a", str(number), "b")) for number in range(20)]
-        assert len(asyncio.all_tasks()) == before
-        found = [await run.result() for run in runs]
-        assert found == [[b"a", str(number).encode(), b"b"] for number in range(20)]
-        failed = EndedRun(verbs.refused())
-        assert verbs.events == ["sent"]
-        with pytest.raises(CommandRefused):
-            await failed.result()
-
-    _run(redis_server, scenario)
+async def test_verb_without_calls_has_ended_when_its_run_is_made(verbs: EchoVerbs) -> None:
+    assert EndedRun(verbs.nothing()).ends == [("done", None)]
 
 
-def test_nested_verbs_return_through_all_levels(redis_server: Backend) -> None:
-    async def scenario(verbs: EchoVerbs) -> None:
-        assert await EndedRun(verbs.nested(3)).result() == [b"deep", b"0", b"1", b"2", b"3"]
-        # No call of Python nests: neither the stack nor its limit counts.
-        assert len(await EndedRun(verbs.nested(5_000)).result()) == 5_002
-
-    _run(redis_server, scenario)
-
-
-def test_requests_of_a_list_are_answered_in_its_order(redis_server: Backend) -> None:
-    async def scenario(verbs: EchoVerbs) -> None:
-        expected = [b"a", [b"b", b"c"], "d"]
-        assert await EndedRun(verbs.together()).result() == expected
-        assert await verbs.together() == expected
-
-    _run(redis_server, scenario)
+async def test_verb_begins_at_once_and_gets_its_answers_without_a_task(verbs: EchoVerbs) -> None:
+    before = len(asyncio.all_tasks())
+    runs = [EndedRun(verbs.echo("a", str(number), "b")) for number in range(20)]
+    assert len(asyncio.all_tasks()) == before
+    found = [await run.result() for run in runs]
+    assert found == [[b"a", str(number).encode(), b"b"] for number in range(20)]
+    failed = EndedRun(verbs.refused())
+    assert verbs.events == ["sent"]
+    with pytest.raises(CommandRefused):
+        await failed.result()
 
 
-def test_coroutine_and_pause_are_waited_for(redis_server: Backend) -> None:
-    async def scenario(verbs: EchoVerbs) -> None:
-        assert await EndedRun(verbs.awaiting()).result() == "waited"
-
-    _run(redis_server, scenario)
-
-
-def test_error_of_a_nested_verb_is_raised_where_it_was_yielded(
-    redis_server: Backend,
-) -> None:
-    async def scenario(verbs: EchoVerbs) -> None:
-        found = await EndedRun(verbs.recovering(verbs.refused())).result()
-        assert found == [b"instead"]
-        assert verbs.events == ["sent", "ResponseError"]
-        with pytest.raises(ZeroDivisionError):
-            await EndedRun(verbs.recovering(verbs.wrong())).result()
-
-    _run(redis_server, scenario)
+async def test_nested_verbs_return_through_all_levels(verbs: EchoVerbs) -> None:
+    assert await EndedRun(verbs.nested(3)).result() == [b"deep", b"0", b"1", b"2", b"3"]
+    # No call of Python nests: neither the stack nor its limit counts.
+    assert len(await EndedRun(verbs.nested(5_000)).result()) == 5_002
 
 
-def test_store_that_is_unavailable_raises_inside_the_verb() -> None:
-    async def scenario() -> None:
-        settings = BatchSettings(connect_timeout=0.1)
-        async with keyspace.connected("unix:///nowhere/redis.sock", settings) as client:
-            verbs = EchoVerbs(client)
-            with pytest.raises(errors.StoreUnavailable):
-                await EndedRun(verbs.echo("a")).result()
-            with pytest.raises(errors.StoreUnavailable):
-                await EndedRun(verbs.together()).result()
-            with pytest.raises(errors.StoreUnavailable):  # what it does instead fails too
-                await EndedRun(verbs.recovering(verbs.echo("a"))).result()
-            assert verbs.events == ["StoreUnavailable"]
-
-    asyncio.run(scenario())
+async def test_requests_of_a_list_are_answered_in_its_order(verbs: EchoVerbs) -> None:
+    expected = [b"a", [b"b", b"c"], "d"]
+    assert await EndedRun(verbs.together()).result() == expected
+    assert await verbs.together() == expected
 
 
-def test_store_that_dies_raises_inside_the_verb() -> None:
-    async def scenario(verbs: EchoVerbs) -> None:
+async def test_coroutine_and_pause_are_waited_for(verbs: EchoVerbs) -> None:
+    assert await EndedRun(verbs.awaiting()).result() == "waited"
+
+
+async def test_error_of_a_nested_verb_is_raised_where_it_was_yielded(verbs: EchoVerbs) -> None:
+    found = await EndedRun(verbs.recovering(verbs.refused())).result()
+    assert found == [b"instead"]
+    assert verbs.events == ["sent", "ResponseError"]
+    with pytest.raises(ZeroDivisionError):
+        await EndedRun(verbs.recovering(verbs.wrong())).result()
+
+
+async def test_store_that_is_unavailable_raises_inside_the_verb() -> None:
+    settings = BatchSettings(connect_timeout=0.1)
+    async with keyspace.connected("unix:///nowhere/redis.sock", settings) as client:
+        verbs = EchoVerbs(client)
+        with pytest.raises(errors.StoreUnavailable):
+            await EndedRun(verbs.echo("a")).result()
+        with pytest.raises(errors.StoreUnavailable):
+            await EndedRun(verbs.together()).result()
+        with pytest.raises(errors.StoreUnavailable):  # what it does instead fails too
+            await EndedRun(verbs.recovering(verbs.echo("a"))).result()
+        assert verbs.events == ["StoreUnavailable"]
+
+
+async def test_store_that_dies_raises_inside_the_verb(server: servers.RedisServer) -> None:
+    async with _verbs(server.uri) as verbs:
         run = EndedRun(verbs.recovering(verbs.stubborn()))
-        own.signal(signal.SIGKILL)
+        server.signal(signal.SIGKILL)
         with pytest.raises(errors.StoreUnavailable):
             await run.result()
         assert verbs.events == ["StoreUnavailable"]
 
-    with servers.redis_server() as own:
-        _run(own, scenario)
 
-
-def test_cancelled_verb_may_undo_what_it_did() -> None:
-    async def scenario(verbs: EchoVerbs) -> None:
+async def test_cancelled_verb_may_undo_what_it_did(server: servers.RedisServer) -> None:
+    async with _verbs(server.uri) as verbs:
         run = EndedRun(verbs.recovering(verbs.undoing()))
         await asyncio.to_thread(servers.wait_for, lambda: verbs.events == ["locked"], "the lock")
-        with own.client() as other:
+        with server.client() as other:
             assert other.get("lock") == b"1"
             run.run.cancel()
             other.rpush("never", "1")
@@ -241,41 +215,36 @@ def test_cancelled_verb_may_undo_what_it_did() -> None:
         assert verbs.events == ["locked", "cancelled", "undone"]
         assert await verbs.client.command("EXISTS", "lock") == 0
 
-    with servers.redis_server() as own:
-        _run(own, scenario)
 
-
-def test_verb_that_catches_the_cancellation_returns_its_result() -> None:
-    async def scenario(verbs: EchoVerbs) -> None:
+async def test_verb_that_catches_the_cancellation_returns_its_result(
+    server: servers.RedisServer,
+) -> None:
+    async with _verbs(server.uri) as verbs:
         run = EndedRun(verbs.stubborn())
         run.run.cancel()
         assert await run.result() == "stayed"
 
-    with servers.redis_server() as own:
-        _run(own, scenario)
 
-
-def test_cancelling_a_run_that_has_ended_does_nothing(redis_server: Backend) -> None:
-    async def scenario(verbs: EchoVerbs) -> None:
-        run = EndedRun(verbs.echo("a"))
-        assert await run.result() == [b"a"]
-        run.run.cancel()
-        assert await run.result() == [b"a"]
-
-    _run(redis_server, scenario)
+async def test_cancelling_a_run_that_has_ended_does_nothing(verbs: EchoVerbs) -> None:
+    run = EndedRun(verbs.echo("a"))
+    assert await run.result() == [b"a"]
+    run.run.cancel()
+    assert await run.result() == [b"a"]
 
 
 @pytest.mark.parametrize("name", ["refused", "wrong", "echo"])
-def test_ended_run_is_freed_without_the_garbage_collector(redis_server: Backend, name: str) -> None:
+async def test_ended_run_is_freed_without_the_garbage_collector(
+    verbs: EchoVerbs, name: str
+) -> None:
     """The collector comes rarely, and a run holds a request with its body."""
+    ended = asyncio.Event()
 
-    async def scenario(verbs: EchoVerbs) -> None:
-        ended = asyncio.Event()
+    class Holder:
+        def on_end(self, result: Any, error: BaseException | None) -> None:
+            ended.set()
 
-        class Holder:
-            def on_end(self, result: Any, error: BaseException | None) -> None:
-                ended.set()
-
+    gc.disable()
+    try:
         holder = Holder()
         freed = weakref.ref(holder)
         run = EagerRun(getattr(verbs, name)(), holder.on_end)
@@ -283,9 +252,5 @@ def test_ended_run_is_freed_without_the_garbage_collector(redis_server: Backend,
         del run, holder
         await asyncio.sleep(0)
         assert freed() is None
-
-    gc.disable()
-    try:
-        _run(redis_server, scenario)
     finally:
         gc.enable()

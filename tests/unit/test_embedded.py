@@ -303,15 +303,10 @@ def test_uri_without_path_means_the_users_data_folder(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     "uri",
     [
-        "embedded://folder",
-        "embedded://host/folder",
-        "embedded:///folder?appendfsync=never",
-        "embedded:///folder?appendfsync",
-        "embedded:///folder?appendfsync=",
-        "embedded:///folder?fsync=always",
-        "embedded:///folder?a=1&b=2",
-        "redis:///folder",
-        "",
+        *("embedded://folder", "embedded://host/folder"),
+        *("embedded:///folder?appendfsync=never", "embedded:///folder?appendfsync"),
+        *("embedded:///folder?appendfsync=", "embedded:///folder?fsync=always"),
+        *("embedded:///folder?a=1&b=2", "redis:///folder", ""),
     ],
 )
 def test_invalid_uri_is_refused(uri: str) -> None:

@@ -12,13 +12,7 @@ from zaqar_redis.realtime.session.context import SessionSettings
 SIDE = 100
 WORLD = World(SIDE)
 _PLACES = st.floats(-1e6, 1e6)
-_VIEWS = st.builds(
-    View,
-    _PLACES,
-    _PLACES,
-    st.floats(1, ACROSS * SIDE),
-    st.floats(1, DOWN * SIDE),
-)
+_VIEWS = st.builds(View, _PLACES, _PLACES, st.floats(1, ACROSS * SIDE), st.floats(1, DOWN * SIDE))
 
 
 def moved(view: View, x: float, y: float) -> View:

@@ -57,20 +57,17 @@ def test_few_handshakes_begin_in_one_iteration(monkeypatch: pytest.MonkeyPatch) 
     assert _begun_in(monkeypatch, clock, 20) == [2] * 8 + [3] * 8 + [4] * 4
 
 
-def test_handshake_that_fails_does_not_hold_up_those_behind_it() -> None:
+async def test_handshake_that_fails_does_not_hold_up_those_behind_it() -> None:
     begun: list[str] = []
 
     def fail() -> None:
         raise OSError("the connection is gone")
 
-    async def scenario() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda *_: begun.append("failed"))
-        handshakes = Handshakes()
-        for begin in (fail, lambda: begun.append("second")):
-            ended = asyncio.Event()
-            handshakes.add(begin)
-            handshakes.add(ended.set)
-            await asyncio.wait_for(ended.wait(), 30)
-
-    asyncio.run(scenario())
+    asyncio.get_running_loop().set_exception_handler(lambda *_: begun.append("failed"))
+    handshakes = Handshakes()
+    for begin in (fail, lambda: begun.append("second")):
+        ended = asyncio.Event()
+        handshakes.add(begin)
+        handshakes.add(ended.set)
+        await asyncio.wait_for(ended.wait(), 30)
     assert begun == ["failed", "second"]

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.support import servers
 from tests.support.backends import Backend
 from tests.support.stores import PATIENT_OPTIONS
 from zaqar_redis.records import MessageListing, NewMessage
@@ -96,70 +95,45 @@ class LongPollQueue:
         return await self._driver.messages.list(self._project, "q", MessageListing(10))
 
 
-def _run(
-    redis: Backend | servers.RedisServer,
-    project: str,
-    scenario: Callable[[LongPollQueue], Awaitable[None]],
-) -> None:
-    async def run_scenario() -> None:
-        driver = create(redis.uri, PATIENT_OPTIONS)
-        await driver.start()
-        try:
-            async with asyncio.timeout(60):
-                await scenario(LongPollQueue(driver, project))
-        finally:
-            await driver.close()
-
-    asyncio.run(run_scenario())
+@pytest.fixture
+def queue(runner: asyncio.Runner, redis_server: Backend, project: str) -> Iterator[LongPollQueue]:
+    driver = create(redis_server.uri, PATIENT_OPTIONS)
+    runner.run(driver.start())
+    yield LongPollQueue(driver, project)
+    runner.run(driver.close())
 
 
-def test_post_wakes_all_waiting_readers_and_one_claimer(
-    redis_server: Backend, project: str
-) -> None:
-    async def scenario(queue: LongPollQueue) -> None:
-        readers = [await queue.reader() for _ in range(2)]
-        await queue.post()
-        assert [len((await reader).items) for reader in readers] == [1, 1]
+async def test_post_wakes_all_waiting_readers_and_one_claimer(queue: LongPollQueue) -> None:
+    readers = [await queue.reader() for _ in range(2)]
+    await queue.post()
+    assert [len((await reader).items) for reader in readers] == [1, 1]
 
-        assert len((await queue.claim()).messages) == 1
-        (claimer,) = await queue.claimers(1)
-        await queue.post()
-        assert len((await claimer).messages) == 1
-
-    _run(redis_server, project, scenario)
+    assert len((await queue.claim()).messages) == 1
+    (claimer,) = await queue.claimers(1)
+    await queue.post()
+    assert len((await claimer).messages) == 1
 
 
-def test_post_of_many_messages_wakes_as_many_claimers(redis_server: Backend, project: str) -> None:
-    async def scenario(queue: LongPollQueue) -> None:
-        claimers = await queue.claimers(20)
-        await queue.post()
-        assert len((await claimers[0]).messages) == 1
-        await queue.post(19)
-        found = await asyncio.gather(*claimers)
-        assert [len(each.messages) for each in found] == [1] * 20
-
-    _run(redis_server, project, scenario)
+async def test_post_of_many_messages_wakes_as_many_claimers(queue: LongPollQueue) -> None:
+    claimers = await queue.claimers(20)
+    await queue.post()
+    assert len((await claimers[0]).messages) == 1
+    await queue.post(19)
+    found = await asyncio.gather(*claimers)
+    assert [len(each.messages) for each in found] == [1] * 20
 
 
-def test_end_of_delay_wakes_a_claimer_per_message(redis_server: Backend, project: str) -> None:
-    async def scenario(queue: LongPollQueue) -> None:
-        await queue.delay(1)
-        claimers = await queue.claimers(5)
-        await queue.post(5)
-        found = await asyncio.gather(*claimers)
-        assert [len(each.messages) for each in found] == [1] * 5
-
-    _run(redis_server, project, scenario)
+async def test_end_of_delay_wakes_a_claimer_per_message(queue: LongPollQueue) -> None:
+    await queue.delay(1)
+    claimers = await queue.claimers(5)
+    await queue.post(5)
+    found = await asyncio.gather(*claimers)
+    assert [len(each.messages) for each in found] == [1] * 5
 
 
-def test_claimer_cancelled_while_woken_passes_the_wakeup_on(
-    redis_server: Backend, project: str
-) -> None:
-    async def scenario(queue: LongPollQueue) -> None:
-        first, second = await queue.claimers(2)
-        await queue.cancel_on_hint(first)
-        await queue.post()
-        assert len((await second).messages) == 1
-        assert first.cancelled()
-
-    _run(redis_server, project, scenario)
+async def test_claimer_cancelled_while_woken_passes_the_wakeup_on(queue: LongPollQueue) -> None:
+    first, second = await queue.claimers(2)
+    await queue.cancel_on_hint(first)
+    await queue.post()
+    assert len((await second).messages) == 1
+    assert first.cancelled()

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from zaqar_redis.pool_records import Pool, PoolsSnapshot
@@ -31,7 +30,7 @@ class _Store:
         pass
 
 
-def test_list_of_pools_that_changed_while_it_was_read_is_read_again() -> None:
+async def test_list_of_pools_that_changed_while_it_was_read_is_read_again() -> None:
     pools: Any = _Changing()
     default: Any = _Store()
     stores = pools.stores = PoolStores[Any](
@@ -42,8 +41,5 @@ def test_list_of_pools_that_changed_while_it_was_read_is_read_again() -> None:
         on_change=lambda: None,
         cache_ttl=60,
     )
-
-    async def scenario() -> list[list[str]]:
-        return [list(await stores.pools()) for _ in range(2)]
-
-    assert asyncio.run(scenario()) == [["old"], ["old", "new"]]
+    result = [list(await stores.pools()) for _ in range(2)]
+    assert result == [["old"], ["old", "new"]]

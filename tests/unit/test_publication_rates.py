@@ -76,9 +76,7 @@ def test_publications_after_a_pause_count_without_those_before_it(clock: ManualT
     assert counter.rate() == 2  # of the seven seconds since the window before began
 
 
-def test_window_that_a_busy_node_ended_late_counts_with_its_whole_length(
-    clock: ManualTime,
-) -> None:
+def test_window_that_a_busy_node_ended_late_counts_with_its_whole_length(clock: ManualTime) -> None:
     counter = PublicationCounter(clock.windows)
     publish(counter, 30)
     clock.now += 15

@@ -53,7 +53,7 @@ def project(number: int) -> ProjectFigures:
 
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("column", COLUMNS)
-def test_pages_are_those_of_the_sorted_whole(column: SortColumn, descending: bool) -> None:
+async def test_pages_are_those_of_the_sorted_whole(column: SortColumn, descending: bool) -> None:
     found = project(5000)
 
     def value(row: QueueRow) -> object:
@@ -61,17 +61,14 @@ def test_pages_are_those_of_the_sorted_whole(column: SortColumn, descending: boo
         return -1 if known is None else known
 
     expected = [row.name for row in sorted(found.rows, key=value, reverse=descending)]  # type: ignore[arg-type]  # of one type in each column
-
-    async def pages() -> list[str]:
-        wanted = QueueFilter(sort=column, descending=descending)
-        names: list[str] = []
-        for offset in (0, 1300, 2600, 3900):
-            rows, matching = await select(found, wanted, offset, 1300)
-            assert matching == 5000
-            names += [row.name for row in rows]
-        return names
-
-    assert asyncio.run(pages()) == expected
+    wanted = QueueFilter(sort=column, descending=descending)
+    names: list[str] = []
+    for offset in (0, 1300, 2600, 3900):
+        rows, matching = await select(found, wanted, offset, 1300)
+        assert matching == 5000
+        names += [row.name for row in rows]
+    result = names
+    assert result == expected
 
 
 def test_filters_may_be_combined() -> None:
@@ -85,25 +82,21 @@ def test_filters_may_be_combined() -> None:
     assert 0 < matching < 3000
 
 
-def test_only_so_many_projects_are_watched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_so_many_projects_are_watched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # On a busy machine some would be read once more, just as the service is closed.
     monkeypatch.setattr(queue_figures, "_INTERVAL", 3000.0)
-
-    async def run() -> None:
-        uri = f"memory://{uuid.uuid4()}"
-        driver = pools.create(uri, uri, {})
-        await driver.start()
-        service = QueueFiguresService(driver)
-        for number in range(40):
-            found = await service.get(f"project-{number}", 60)
-            assert (found.rows, found.complete) == ([], True)
-        watching = [
-            task
-            for task in asyncio.all_tasks()
-            if task.get_name() == "queue figures" and not task.cancelling()
-        ]
-        assert len(watching) == 16
-        await service.close()
-        await driver.close()
-
-    asyncio.run(run())
+    uri = f"memory://{uuid.uuid4()}"
+    driver = pools.create(uri, uri, {})
+    await driver.start()
+    service = QueueFiguresService(driver)
+    for number in range(40):
+        found = await service.get(f"project-{number}", 60)
+        assert (found.rows, found.complete) == ([], True)
+    watching = [
+        task
+        for task in asyncio.all_tasks()
+        if task.get_name() == "queue figures" and not task.cancelling()
+    ]
+    assert len(watching) == 16
+    await service.close()
+    await driver.close()

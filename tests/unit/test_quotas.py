@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any, TypeVar
 
 import pytest
@@ -81,21 +82,18 @@ class QuotaWorker:
         return meter.usage
 
 
-def run(test: Callable[..., Awaitable[None]], workers: int = 1, **limits: int) -> None:
-    """Runs a test with workers of one installation, whose options set these limits."""
+@contextlib.asynccontextmanager
+async def quota_workers(workers: int = 1, **limits: int) -> AsyncIterator[list[QuotaWorker]]:
+    """Workers of one installation, whose options set these limits."""
     uri = f"memory://{uuid.uuid4()}"
-
-    async def steps() -> None:
-        started = [QuotaWorker(uri, QuotaSettings(**limits)) for _ in range(workers)]
+    started = [QuotaWorker(uri, QuotaSettings(**limits)) for _ in range(workers)]
+    for worker in started:
+        await worker.start()
+    try:
+        yield started
+    finally:
         for worker in started:
-            await worker.start()
-        try:
-            await test(*started)
-        finally:
-            for worker in started:
-                await worker.close()
-
-    asyncio.run(steps())
+            await worker.close()
 
 
 async def refused(call: Awaitable[Any], quota: str, limit: int, used: int) -> None:
@@ -105,30 +103,26 @@ async def refused(call: Awaitable[Any], quota: str, limit: int, used: int) -> No
     assert (found["quota"], found["limit"], found["used"]) == (quota, limit, used)
 
 
-def test_without_quotas_everything_is_let_through() -> None:
-    async def test(worker: QuotaWorker) -> None:
+async def test_without_quotas_everything_is_let_through() -> None:
+    async with quota_workers() as (worker,):
         assert not worker.enforcer.limits_requests
         assert not worker.enforcer.limits_storage
         assert worker.let_through(1000) == 1000
         assert worker.enforcer.meter("p") is None
         worker.enforcer.add_socket("p")
 
-    run(test)
 
-
-def test_topics_use_the_quotas_of_queues() -> None:
-    async def test(worker: QuotaWorker) -> None:
+async def test_topics_use_the_quotas_of_queues() -> None:
+    async with quota_workers(queues=2) as (worker,):
         await worker.post(b"12", b"345")
         await worker.post(b"6", queue=rules.topic("t"))
         found = await worker.measured()
         assert (found.queues, found.messages) == (2, 3)
         await refused(worker.create(rules.topic("u")), "queues", 2, 2)
 
-    run(test, queues=2)
 
-
-def test_requests_beyond_the_rate_are_refused_until_there_is_a_token() -> None:
-    async def test(worker: QuotaWorker) -> None:
+async def test_requests_beyond_the_rate_are_refused_until_there_is_a_token() -> None:
+    async with quota_workers(requests=10) as (worker,):
         assert worker.let_through() == 10
         with pytest.raises(errors.TooManyRequests, match=r'"requests".*\bp\b.*10') as error:
             worker.enforcer.check_request("p")
@@ -137,11 +131,9 @@ def test_requests_beyond_the_rate_are_refused_until_there_is_a_token() -> None:
         worker.now += 1
         assert worker.let_through() == 10
 
-    run(test, requests=10)
 
-
-def test_workers_share_the_rate_of_a_project() -> None:
-    async def test(*workers: QuotaWorker) -> None:
+async def test_workers_share_the_rate_of_a_project() -> None:
+    async with quota_workers(workers=4, requests=32) as workers:
         for worker in workers:
             await worker.enforcer.report()
         assert [worker.let_through() for worker in workers] == [8, 8, 8, 8]
@@ -149,11 +141,9 @@ def test_workers_share_the_rate_of_a_project() -> None:
             worker.now += 0.5
         assert [worker.let_through() for worker in workers] == [4, 4, 4, 4]
 
-    run(test, workers=4, requests=32)
 
-
-def test_changed_quota_holds_after_the_next_report() -> None:
-    async def test(worker: QuotaWorker) -> None:
+async def test_changed_quota_holds_after_the_next_report() -> None:
+    async with quota_workers(requests=10) as (worker,):
         await worker.store.put("p", Quota(requests=-1))
         await worker.store.put("q", Quota(requests=3, messages=1))
         assert worker.let_through() == 10
@@ -171,11 +161,9 @@ def test_changed_quota_holds_after_the_next_report() -> None:
         await worker.post(b"2", project="q")
         await refused(worker.post(b"3", project="q"), "messages", 2, 2)
 
-    run(test, requests=10)
 
-
-def test_messages_beyond_the_quota_are_refused_all_or_none() -> None:
-    async def test(worker: QuotaWorker) -> None:
+async def test_messages_beyond_the_quota_are_refused_all_or_none() -> None:
+    async with quota_workers(messages=5) as (worker,):
         await worker.post(b"1", b"2", b"3")
         await refused(worker.post(b"4", b"5", b"6"), "messages", 5, 3)
         assert (await worker.queues.stats("p", "q")).total == 3
@@ -183,11 +171,9 @@ def test_messages_beyond_the_quota_are_refused_all_or_none() -> None:
         await refused(worker.post(b"6"), "messages", 5, 5)
         await worker.post(b"1", project="another project")
 
-    run(test, messages=5)
 
-
-def test_bytes_beyond_the_quota_are_refused() -> None:
-    async def test(worker: QuotaWorker) -> None:
+async def test_bytes_beyond_the_quota_are_refused() -> None:
+    async with quota_workers(bytes=1400) as (worker,):
         body = b'"' + b"x" * 498 + b'"'
         await worker.post(body)
         await refused(worker.post(body, body), "bytes", 1400, 500)
@@ -196,11 +182,9 @@ def test_bytes_beyond_the_quota_are_refused() -> None:
         with pytest.raises(errors.QuotaExceeded):
             await worker.post(body)
 
-    run(test, bytes=1400)
 
-
-def test_queues_beyond_the_quota_are_refused_also_to_posts() -> None:
-    async def test(worker: QuotaWorker) -> None:
+async def test_queues_beyond_the_quota_are_refused_also_to_posts() -> None:
+    async with quota_workers(queues=2) as (worker,):
         assert await worker.create("a")
         await worker.post(b"1", queue="b")
         await refused(worker.create("c"), "queues", 2, 2)
@@ -213,22 +197,18 @@ def test_queues_beyond_the_quota_are_refused_also_to_posts() -> None:
         await worker.post(b"1", queue="a")
         await refused(worker.create("c"), "queues", 2, 2)
 
-    run(test, queues=2)
 
-
-def test_concurrent_posts_do_not_pass_the_quota_together() -> None:
-    async def test(worker: QuotaWorker) -> None:
+async def test_concurrent_posts_do_not_pass_the_quota_together() -> None:
+    async with quota_workers(messages=10, queues=5) as (worker,):
         posts = (worker.post(b"1", queue=f"q{number % 7}") for number in range(50))
         answers = await asyncio.gather(*posts, return_exceptions=True)
         assert sum(answer is None for answer in answers) == 10
         assert (await worker.measured()).messages == 10
         assert (await worker.measured()).queues <= 5
 
-    run(test, messages=10, queues=5)
 
-
-def test_measurement_finds_what_others_store_and_what_is_deleted() -> None:
-    async def test(one: QuotaWorker, two: QuotaWorker) -> None:
+async def test_measurement_finds_what_others_store_and_what_is_deleted() -> None:
+    async with quota_workers(workers=2, messages=3) as (one, two):
         await one.post(b"1")
         await two.post(b"2", b"3")
         assert (await one.measured()).messages == 3
@@ -237,19 +217,15 @@ def test_measurement_finds_what_others_store_and_what_is_deleted() -> None:
         assert await one.measured() == StoredUsage()
         await one.post(b"1", b"2", b"3")
 
-    run(test, workers=2, messages=3)
 
-
-def test_first_post_of_a_worker_knows_what_is_stored_already() -> None:
-    async def test(one: QuotaWorker, two: QuotaWorker) -> None:
+async def test_first_post_of_a_worker_knows_what_is_stored_already() -> None:
+    async with quota_workers(workers=2, messages=2) as (one, two):
         await one.post(b"1", b"2")
         await refused(two.post(b"3"), "messages", 2, 2)
 
-    run(test, workers=2, messages=2)
 
-
-def test_post_that_fails_uses_nothing_of_the_quota() -> None:
-    async def test(worker: QuotaWorker) -> None:
+async def test_post_that_fails_uses_nothing_of_the_quota() -> None:
+    async with quota_workers(messages=2) as (worker,):
         await worker.queues.create("p", "small", {"_max_messages_post_size": 10})
         drafts = [NewMessage(body=b"1"), NewMessage(body=b"2")]
         for _ in range(3):
@@ -257,29 +233,23 @@ def test_post_that_fails_uses_nothing_of_the_quota() -> None:
                 await worker.messages.post("p", "small", drafts, client="c", size=11)
         await worker.post(b"1", b"2")
 
-    run(test, messages=2)
 
-
-def test_usage_of_many_queues_is_measured_in_pages() -> None:
-    async def test(worker: QuotaWorker) -> None:
+async def test_usage_of_many_queues_is_measured_in_pages() -> None:
+    async with quota_workers(messages=1000) as (worker,):
         for number in range(250):
             await worker.post(b"1", queue=f"q{number}")
         assert (await worker.measured())[:2] == (250, 250)
         assert (await worker.enforcer.usage("p"))[:2] == (250, 250)
 
-    run(test, messages=1000)
 
-
-def test_usage_of_a_project_without_quota_is_measured_when_it_is_asked_for() -> None:
-    async def test(worker: QuotaWorker) -> None:
+async def test_usage_of_a_project_without_quota_is_measured_when_it_is_asked_for() -> None:
+    async with quota_workers() as (worker,):
         await worker.post(b"1")
         assert (await worker.enforcer.usage("p"))[:2] == (1, 1)
 
-    run(test)
 
-
-def test_sockets_of_all_workers_count() -> None:
-    async def test(one: QuotaWorker, two: QuotaWorker) -> None:
+async def test_sockets_of_all_workers_count() -> None:
+    async with quota_workers(workers=2, sockets=2) as (one, two):
         for worker in (one, two):
             worker.enforcer.add_socket("p")
         one.enforcer.add_socket("other")
@@ -297,11 +267,9 @@ def test_sockets_of_all_workers_count() -> None:
         await one.enforcer.report()
         one.enforcer.add_socket("p")
 
-    run(test, workers=2, sockets=2)
 
-
-def test_meter_knows_whether_it_was_used_since_the_last_measurement() -> None:
-    async def test(worker: QuotaWorker) -> None:
+async def test_meter_knows_whether_it_was_used_since_the_last_measurement() -> None:
+    async with quota_workers(messages=10) as (worker,):
         await worker.post(b"1")
         meter = worker.enforcer.meter("p")
         assert meter
@@ -311,5 +279,3 @@ def test_meter_knows_whether_it_was_used_since_the_last_measurement() -> None:
             assert not meter.was_used
             await worker.post(b"2")
             assert meter.was_used
-
-    run(test, messages=10)

@@ -40,11 +40,9 @@ def test_other_numbers_are_refused_by_name(name: str, value: object) -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {"minimum_delay": 21},
-        {"minimum_delay": 31},
-        {"maximum_delay": 14},
-        {"minimum_delay": 100, "maximum_delay": 109},
-        {"minimum_delay": 3600, "maximum_delay": 3600},
+        *({"minimum_delay": 21}, {"minimum_delay": 31}, {"maximum_delay": 14}),
+        *({"minimum_delay": 100, "maximum_delay": 109},),
+        *({"minimum_delay": 3600, "maximum_delay": 3600},),
     ],
 )
 def test_delays_less_than_ten_seconds_apart_are_refused(given: dict[str, Any]) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import subprocess
 from collections.abc import Iterator
@@ -52,38 +51,33 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Pat
         process.wait(60)
 
 
-def _ping(uri: str, seconds: float = 2.0) -> bytes:
+async def _ping(uri: str, seconds: float = 2.0) -> bytes:
     """*seconds*: for the connection; one that is refused takes all of them."""
-
-    async def ping() -> bytes:
-        async with keyspace.connected(uri, BatchSettings(connect_timeout=seconds)) as client:
-            answer: bytes = await client.command("PING")
-            return answer
-
-    return asyncio.run(ping())
+    async with keyspace.connected(uri, BatchSettings(connect_timeout=seconds)) as client:
+        answer: bytes = await client.command("PING")
+        return answer
 
 
-def test_rediss_uri_uses_tls_and_sends_the_password(secured: tuple[int, Path]) -> None:
+async def test_rediss_uri_uses_tls_and_sends_the_password(secured: tuple[int, Path]) -> None:
     port, certificate = secured
     uri = f"rediss://:{PASSWORD}@127.0.0.1:{port}/3?ssl_ca_certs={certificate}"
-    assert _ping(uri, 60.0) == b"PONG"
+    assert await _ping(uri, 60.0) == b"PONG"
 
 
-def test_certificate_of_an_unknown_authority_is_refused(secured: tuple[int, Path]) -> None:
+async def test_certificate_of_an_unknown_authority_is_refused(secured: tuple[int, Path]) -> None:
     port, _ = secured
     with pytest.raises(errors.StoreUnavailable):
-        _ping(f"rediss://:{PASSWORD}@127.0.0.1:{port}")
+        await _ping(f"rediss://:{PASSWORD}@127.0.0.1:{port}")
 
 
-def test_wrong_password_is_an_unavailable_store_and_not_logged(
+async def test_wrong_password_is_an_unavailable_store_and_not_logged(
     secured: tuple[int, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     port, certificate = secured
-    caplog.set_level(
-        logging.WARNING, "zaqar_redis.keyspace.outages"
-    )  # the commands' own level is higher
+    # The commands' own level is higher.
+    caplog.set_level(logging.WARNING, "zaqar_redis.keyspace.outages")
     with pytest.raises(errors.StoreUnavailable):
-        _ping(f"rediss://:not-this-one@127.0.0.1:{port}?ssl_ca_certs={certificate}")
+        await _ping(f"rediss://:not-this-one@127.0.0.1:{port}?ssl_ca_certs={certificate}")
     assert "no connection to" in caplog.text
     assert "not-this-one" not in caplog.text
 
@@ -100,4 +94,5 @@ def test_wrong_password_is_an_unavailable_store_and_not_logged(
     ],
 )
 def test_a_uri_is_shown_without_its_password(uri: str, shown: str) -> None:
+    assert keyspace.validate_uri(uri) == uri
     assert redact_password(uri) == shown

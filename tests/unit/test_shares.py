@@ -29,10 +29,7 @@ def pool(name: str, weight: int, flavor: str = "", draining: bool = False) -> Po
 def test_queues_are_distributed_within_each_flavor() -> None:
     pools = [pool("a", 1), pool("b", 1, "fast"), pool("c", 3, "fast")]
     counts = {"default": 2, "a": 1, "b": 4, "c": 0}
-    assert list(imbalances(pools, counts)) == [
-        ({"default": 2}, {"a": 2}),
-        ({"b": 3}, {"c": 3}),
-    ]
+    assert list(imbalances(pools, counts)) == [({"default": 2}, {"a": 2}), ({"b": 3}, {"c": 3})]
 
 
 def test_balanced_queues_are_not_moved() -> None:

@@ -61,13 +61,8 @@ def test_signature_for_longer_than_time_has_lasts_to_its_end() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        MESSAGES + "x",
-        "/v2/queues/q",
-        "/v2/queues/q/claims",
-        "/v2/queues/other/messages",
-        "/v2/queues/q/messagesx/1",
-        "/v2/queues",
-        "/",
+        *(MESSAGES + "x", "/v2/queues/q", "/v2/queues/q/claims", "/v2/queues/other/messages"),
+        *("/v2/queues/q/messagesx/1", "/v2/queues", "/"),
     ],
 )
 def test_unsigned_path_is_rejected(path: str) -> None:
@@ -130,11 +125,8 @@ def test_order_of_shown_paths_and_methods_does_not_matter() -> None:
 @pytest.mark.parametrize(
     "expires",
     [
-        "2030-01-31T12:00:01",
-        "2030-01-31T12:00:01.5",
-        "2030-01-31T12:00:01Z",
-        "2030-01-31T14:00:01+02:00",
-        "20300131T120001",
+        *("2030-01-31T12:00:01", "2030-01-31T12:00:01.5", "2030-01-31T12:00:01Z"),
+        *("2030-01-31T14:00:01+02:00", "20300131T120001"),
     ],
 )
 def test_expiry_is_parsed_in_many_formats(expires: str) -> None:
@@ -144,17 +136,10 @@ def test_expiry_is_parsed_in_many_formats(expires: str) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"expires": "2030-01-31T12:00:00"},
-        {"expires": "2029-01-31T12:00:00"},
-        {"expires": "tomorrow"},
-        {"expires": ""},
-        {"expires": "0001-01-01T00:00:00+23:59"},
-        {"paths": []},
-        {"paths": ["stats"]},
-        {"paths": ["messages", "../other/messages"]},
-        {"methods": []},
-        {"methods": ["get"]},
-        {"methods": ["OPTIONS"]},
+        *({"expires": "2030-01-31T12:00:00"}, {"expires": "2029-01-31T12:00:00"}),
+        *({"expires": "tomorrow"}, {"expires": ""}, {"expires": "0001-01-01T00:00:00+23:59"}),
+        *({"paths": []}, {"paths": ["stats"]}, {"paths": ["messages", "../other/messages"]}),
+        *({"methods": []}, {"methods": ["get"]}, {"methods": ["OPTIONS"]}),
     ],
 )
 def test_invalid_share_is_refused(wrong: dict[str, Any]) -> None:

@@ -27,19 +27,15 @@ async def _received(client: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("steps", range(12))
-def test_connection_that_is_being_opened_is_cut_like_the_others(steps: int) -> None:
+async def test_connection_that_is_being_opened_is_cut_like_the_others(steps: int) -> None:
     """*steps*: of the event loop, between the connection and the cut."""
-
-    async def scenario() -> None:
-        loop = asyncio.get_running_loop()
-        target = await loop.create_server(_Greeter, "127.0.0.1", 0)
-        async with target, tcp_proxy(target.sockets[0].getsockname()[1]) as (proxy, port):
-            with socket.create_connection(("127.0.0.1", port)) as client:
-                client.setblocking(False)
-                for _ in range(steps):
-                    await asyncio.sleep(0)
-                proxy.cut()
-                with pytest.raises(ConnectionResetError):
-                    await _received(client)
-
-    asyncio.run(scenario())
+    loop = asyncio.get_running_loop()
+    target = await loop.create_server(_Greeter, "127.0.0.1", 0)
+    async with target, tcp_proxy(target.sockets[0].getsockname()[1]) as (proxy, port):
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.setblocking(False)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            proxy.cut()
+            with pytest.raises(ConnectionResetError):
+                await _received(client)

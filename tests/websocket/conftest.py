@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ from tests.support.backends import Backend
 from tests.websocket import guarded_app
 from tests.websocket.peers import ApiPeer, api_peer
 
+NewPeer = Callable[..., ApiPeer]
+
 
 @pytest.fixture(params=["json", "messagepack"])
 def peer(
@@ -24,6 +28,23 @@ def peer(
     """A client of either encoding, of a service without authentication."""
     with api_peer(service, project, binary=request.param == "messagepack") as connected:
         yield connected
+
+
+@pytest.fixture
+def text_peer(service: servers.RunningService, project: str) -> Iterator[ApiPeer]:
+    with api_peer(service, project) as connected:
+        yield connected
+
+
+@pytest.fixture
+def new_peer(service: servers.RunningService, project: str) -> Iterator[NewPeer]:
+    """Connects a client; by default of the test's project, in JSON."""
+    with contextlib.ExitStack() as stack:
+
+        def connect(of: str = project, *, binary: bool = False) -> ApiPeer:
+            return stack.enter_context(api_peer(service, of, binary=binary))
+
+        yield connect
 
 
 class GuardedService:
@@ -60,3 +81,11 @@ def guarded(
         )
     with servers.watched(process, port, log) as running:
         yield GuardedService(running, tokens)
+
+
+@pytest.fixture
+def member(guarded: GuardedService, project: str) -> str:
+    """The token of a member of the project."""
+    text = f"token-{uuid.uuid4()}"
+    guarded.put(text, project, "member")
+    return text

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from tests.api.client import ZaqarTestClient
-from tests.support import servers
-from tests.websocket.peers import ApiPeer, ApiResponse, api_peer
+from tests.support.servers import RunningService
+from tests.websocket.peers import ApiPeer, ApiResponse
 
 
 def _post(peer: ApiPeer, *bodies: object) -> list[str]:
@@ -88,9 +88,7 @@ def test_purge_empties_what_it_names(peer: ApiPeer) -> None:
     assert peer.ask("subscription_list", queue_name="q").body == {"subscriptions": []}
 
 
-def test_purge_over_rest_deletes_subscriptions_too(
-    service: servers.RunningService, peer: ApiPeer
-) -> None:
+def test_purge_over_rest_deletes_subscriptions_too(service: RunningService, peer: ApiPeer) -> None:
     peer.ask("subscription_create", queue_name="q", subscriber="http://example.org/")
     with httpx.Client() as http:
         rest = ZaqarTestClient(http, service.url, peer.project)
@@ -167,7 +165,7 @@ def test_messages_are_deleted_by_ids_or_popped(peer: ApiPeer) -> None:
 
 
 def test_claim_is_created_shown_renewed_and_released(
-    peer: ApiPeer, service: servers.RunningService
+    peer: ApiPeer, service: RunningService
 ) -> None:
     ids = _post(peer, "a", "b")
     claimed = peer.ask("claim_create", queue_name="q", limit=1, ttl=100, grace=100)
@@ -309,49 +307,38 @@ def test_subscription_creates_the_queue(peer: ApiPeer) -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {"ttl": 59},
-        {"subscriber": "websocket:1"},
-        {"subscriber": "x"},
-        {"subscriber": "http://example.org/\n"},
-        {"options": []},
+        *({"ttl": 59}, {"subscriber": "websocket:1"}, {"subscriber": "x"}),
+        *({"subscriber": "http://example.org/\n"}, {"options": []}),
     ],
 )
 def test_wrong_subscription_is_refused_and_not_stored(
-    service: servers.RunningService, project: str, given: dict[str, object]
+    text_peer: ApiPeer, given: dict[str, object]
 ) -> None:
-    with api_peer(service, project) as peer:
-        assert peer.ask("subscription_create", queue_name="q", **given).status == 400
-        assert peer.ask("subscription_list", queue_name="q").body == {"subscriptions": []}
+    assert text_peer.ask("subscription_create", queue_name="q", **given).status == 400
+    assert text_peer.ask("subscription_list", queue_name="q").body == {"subscriptions": []}
 
 
-def test_encodings_may_change_from_frame_to_frame(
-    service: servers.RunningService, project: str
-) -> None:
-    with api_peer(service, project) as peer:
-        for binary in (False, True, False):
-            peer.binary = binary
-            assert peer.ask("queue_list").status == 200
+def test_encodings_may_change_from_frame_to_frame(text_peer: ApiPeer) -> None:
+    for binary in (False, True, False):
+        text_peer.binary = binary
+        assert text_peer.ask("queue_list").status == 200
 
 
-def test_responses_come_in_the_order_of_the_requests(
-    service: servers.RunningService, project: str
-) -> None:
-    with api_peer(service, project) as peer:
-        for number in range(50):
-            action = "queue_create" if number % 3 else "nothing"
-            body = {"queue_name": f"q{number}"}
-            peer.send({"action": action, "headers": peer.headers, "body": body})
-        answered = [peer.receive()["request"]["body"]["queue_name"] for _ in range(50)]
-        assert answered == [f"q{number}" for number in range(50)]
+def test_responses_come_in_the_order_of_the_requests(text_peer: ApiPeer) -> None:
+    for number in range(50):
+        action = "queue_create" if number % 3 else "nothing"
+        body = {"queue_name": f"q{number}"}
+        text_peer.send({"action": action, "headers": text_peer.headers, "body": body})
+    answered = [text_peer.receive()["request"]["body"]["queue_name"] for _ in range(50)]
+    assert answered == [f"q{number}" for number in range(50)]
 
 
 def test_integer_beyond_64_bits_comes_as_json_to_a_client_of_messagepack(
-    service: servers.RunningService, project: str
+    text_peer: ApiPeer,
 ) -> None:
-    with api_peer(service, project) as peer:
-        _post(peer, 2**70)
-        body = {"queue_name": "q", "pop": 1}
-        peer.binary = True
-        peer.send({"action": "message_delete_many", "headers": peer.headers, "body": body})
-        peer.binary = False
-        assert peer.receive()["body"]["messages"][0]["body"] == 2**70
+    _post(text_peer, 2**70)
+    body = {"queue_name": "q", "pop": 1}
+    text_peer.binary = True
+    text_peer.send({"action": "message_delete_many", "headers": text_peer.headers, "body": body})
+    text_peer.binary = False
+    assert text_peer.receive()["body"]["messages"][0]["body"] == 2**70

@@ -6,13 +6,12 @@ from __future__ import annotations
 import uuid
 
 import httpx
-import pytest
 
 from tests.api.client import ZaqarTestClient
 from tests.support import servers
 from tests.support.backends import Backend
 from tests.websocket import guarded_app
-from tests.websocket.conftest import GuardedService
+from tests.websocket.conftest import GuardedService, NewPeer
 from tests.websocket.peers import ApiPeer, api_peer
 
 
@@ -68,60 +67,46 @@ def test_subscriber_gets_messages_as_they_are_posted(
         assert [each["id"] for each in stored] == ids
 
 
-def test_push_keeps_the_encoding_of_its_subscription(
-    service: servers.RunningService, project: str
-) -> None:
-    with api_peer(service, project, binary=True) as peer:
-        _subscribe(peer)
-        peer.binary = False
-        message = {"queue_name": "q", "messages": [{"body": 1, "ttl": 60}]}
-        peer.send({"action": "message_post", "headers": peer.headers, "body": message})
-        frames = [peer.socket.recv(60), peer.socket.recv(60)]
-        assert sorted(isinstance(frame, bytes) for frame in frames) == [False, True]
+def test_push_keeps_the_encoding_of_its_subscription(new_peer: NewPeer) -> None:
+    peer = new_peer(binary=True)
+    _subscribe(peer)
+    peer.binary = False
+    message = {"queue_name": "q", "messages": [{"body": 1, "ttl": 60}]}
+    peer.send({"action": "message_post", "headers": peer.headers, "body": message})
+    frames = [peer.socket.recv(60), peer.socket.recv(60)]
+    assert sorted(isinstance(frame, bytes) for frame in frames) == [False, True]
 
 
-def test_attributes_are_pushed_to_those_who_asked(
-    service: servers.RunningService, project: str
-) -> None:
+def test_attributes_are_pushed_to_those_who_asked(new_peer: NewPeer) -> None:
     attributes = {"kind": "order", "price": 9.5, "photo": {"binary": "AP8="}}
-    with (
-        api_peer(service, project) as stock,
-        api_peer(service, project) as one,
-        api_peer(service, project, binary=True) as two,
-        api_peer(service, project) as poster,
-    ):
-        _subscribe(stock)
-        for peer in (one, two):
-            _subscribe(peer, with_attributes=True)
-        messages = [{"body": 1, "ttl": 60, "attributes": attributes}, {"body": 2, "ttl": 60}]
-        poster.ask("message_post", queue_name="q", messages=messages)
-        for peer, expected in ((stock, None), (one, attributes), (two, attributes)):
-            pushes = [peer.receive(), peer.receive()]
-            assert [(each["body"], each.get("attributes")) for each in pushes] == [
-                (1, expected),
-                (2, None),
-            ]
+    stock, one, two, poster = new_peer(), new_peer(), new_peer(binary=True), new_peer()
+    _subscribe(stock)
+    for peer in (one, two):
+        _subscribe(peer, with_attributes=True)
+    messages = [{"body": 1, "ttl": 60, "attributes": attributes}, {"body": 2, "ttl": 60}]
+    poster.ask("message_post", queue_name="q", messages=messages)
+    for peer, expected in ((stock, None), (one, attributes), (two, attributes)):
+        pushes = [peer.receive(), peer.receive()]
+        assert [(each["body"], each.get("attributes")) for each in pushes] == [
+            (1, expected),
+            (2, None),
+        ]
 
 
-def test_sockets_get_what_their_filters_want(service: servers.RunningService, project: str) -> None:
+def test_sockets_get_what_their_filters_want(new_peer: NewPeer) -> None:
     orders = {"filter": {"attributes": {"kind": ["order"]}}}
     urgent = {"filter": {"body": {"urgent": [True]}}}
-    with (
-        api_peer(service, project) as first,
-        api_peer(service, project, binary=True) as second,
-        api_peer(service, project) as third,
-        api_peer(service, project) as poster,
-    ):
-        _subscribe(first, options=orders)
-        _subscribe(second, options=urgent)
-        _subscribe(third)
-        bodies = [{"n": 1, "urgent": True}, {"n": 2}, "3"]
-        messages: list[dict[str, object]] = [{"body": each, "ttl": 60} for each in bodies]
-        messages[1]["attributes"] = {"kind": "order"}
-        assert poster.ask("message_post", queue_name="q", messages=messages).status == 201
-        assert [third.receive()["body"] for _ in bodies] == bodies
-        assert _pushes_before(first) == ([bodies[1]], 200)
-        assert _pushes_before(second) == ([bodies[0]], 200)
+    first, second, third, poster = new_peer(), new_peer(binary=True), new_peer(), new_peer()
+    _subscribe(first, options=orders)
+    _subscribe(second, options=urgent)
+    _subscribe(third)
+    bodies = [{"n": 1, "urgent": True}, {"n": 2}, "3"]
+    messages: list[dict[str, object]] = [{"body": each, "ttl": 60} for each in bodies]
+    messages[1]["attributes"] = {"kind": "order"}
+    assert poster.ask("message_post", queue_name="q", messages=messages).status == 201
+    assert [third.receive()["body"] for _ in bodies] == bodies
+    assert _pushes_before(first) == ([bodies[1]], 200)
+    assert _pushes_before(second) == ([bodies[0]], 200)
 
 
 def test_bad_filter_of_a_socket_is_refused(peer: ApiPeer) -> None:
@@ -144,74 +129,69 @@ def test_message_posted_over_rest_is_pushed_with_its_delay(
         assert (push["body"], push["delay"]) == ("x", 5)
 
 
-def test_two_sockets_get_the_messages_of_their_queues(
-    service: servers.RunningService, project: str
+def test_two_sockets_get_the_messages_of_their_queues(new_peer: NewPeer, project: str) -> None:
+    one, two, poster, stranger = (
+        new_peer(),
+        new_peer(binary=True),
+        new_peer(),
+        new_peer(f"{project}-other"),
+    )
+    for peer, queue in ((one, "a"), (one, "b"), (two, "b"), (stranger, "a")):
+        _subscribe(peer, queue)
+    for queue in ("a", "b"):
+        _post(poster, queue, queue=queue)
+    assert [one.receive()["body"] for _ in "ab"] == ["a", "b"]
+    assert _pushes_before(two) == (["b"], 200)
+    assert _pushes_before(stranger) == ([], 200)
+
+
+def test_socket_subscribes_to_a_queue_once(
+    text_peer: ApiPeer, service: servers.RunningService, project: str
 ) -> None:
-    with (
-        api_peer(service, project) as one,
-        api_peer(service, project, binary=True) as two,
-        api_peer(service, project) as poster,
-        api_peer(service, f"{project}-other") as stranger,
-    ):
-        for peer, queue in ((one, "a"), (one, "b"), (two, "b"), (stranger, "a")):
-            _subscribe(peer, queue)
-        for queue in ("a", "b"):
-            _post(poster, queue, queue=queue)
-        assert [one.receive()["body"] for _ in "ab"] == ["a", "b"]
-        assert _pushes_before(two) == (["b"], 200)
-        assert _pushes_before(stranger) == ([], 200)
-
-
-def test_socket_subscribes_to_a_queue_once(service: servers.RunningService, project: str) -> None:
-    with api_peer(service, project) as peer:
-        _subscribe(peer)
-        assert peer.ask("subscription_create", queue_name="q").status == 409
-        with api_peer(service, project) as witness:
-            _subscribe(witness)
-            _post_seen(witness, 1)
-        assert _pushes_before(peer) == ([1], 200)
-
-
-def test_deleted_subscription_pushes_no_more(service: servers.RunningService, project: str) -> None:
-    with api_peer(service, project) as peer, api_peer(service, project) as witness:
+    _subscribe(text_peer)
+    assert text_peer.ask("subscription_create", queue_name="q").status == 409
+    with api_peer(service, project) as witness:
         _subscribe(witness)
-        id = _subscribe(peer)
-        peer.ask("subscription_delete", queue_name="q", subscription_id=id)
         _post_seen(witness, 1)
-        assert _pushes_before(peer) == ([], 200)
+    assert _pushes_before(text_peer) == ([1], 200)
 
 
-def test_subscription_that_another_deletes_pushes_no_more(
-    service: servers.RunningService, project: str
-) -> None:
-    with api_peer(service, project) as peer, api_peer(service, project) as witness:
-        id = _subscribe(peer)
-        _subscribe(witness)
-        witness.ask("subscription_delete", queue_name="q", subscription_id=id)
-
-        def is_over() -> bool:
-            _post_seen(witness, 1)
-            return _pushes_before(peer) == ([], 200)
-
-        servers.wait_for(is_over, "the socket to notice")
+def test_deleted_subscription_pushes_no_more(new_peer: NewPeer) -> None:
+    peer, witness = new_peer(), new_peer()
+    _subscribe(witness)
+    id = _subscribe(peer)
+    peer.ask("subscription_delete", queue_name="q", subscription_id=id)
+    _post_seen(witness, 1)
+    assert _pushes_before(peer) == ([], 200)
 
 
-def test_subscription_ends_with_its_socket(service: servers.RunningService, project: str) -> None:
-    with api_peer(service, project) as observer:
-        with api_peer(service, project) as peer:
-            id = _subscribe(peer)
-            assert _subscriptions(observer) == [id]
-        servers.wait_for(lambda: _subscriptions(observer) == [], "the subscription to end")
+def test_subscription_that_another_deletes_pushes_no_more(new_peer: NewPeer) -> None:
+    peer, witness = new_peer(), new_peer()
+    id = _subscribe(peer)
+    _subscribe(witness)
+    witness.ask("subscription_delete", queue_name="q", subscription_id=id)
+
+    def is_over() -> bool:
+        _post_seen(witness, 1)
+        return _pushes_before(peer) == ([], 200)
+
+    servers.wait_for(is_over, "the socket to notice")
 
 
-def test_subscriptions_of_a_socket_are_bounded(
-    service: servers.RunningService, project: str
+def test_subscription_ends_with_its_socket(
+    text_peer: ApiPeer, service: servers.RunningService, project: str
 ) -> None:
     with api_peer(service, project) as peer:
-        for number in range(100):
-            _subscribe(peer, f"q{number}")
-        refused = peer.ask("subscription_create", queue_name="one-more")
-        assert (refused.status, _subscriptions(peer, "one-more")) == (400, [])
+        id = _subscribe(peer)
+        assert _subscriptions(text_peer) == [id]
+    servers.wait_for(lambda: _subscriptions(text_peer) == [], "the subscription to end")
+
+
+def test_subscriptions_of_a_socket_are_bounded(text_peer: ApiPeer) -> None:
+    for number in range(100):
+        _subscribe(text_peer, f"q{number}")
+    refused = text_peer.ask("subscription_create", queue_name="one-more")
+    assert (refused.status, _subscriptions(text_peer, "one-more")) == (400, [])
 
 
 def test_encrypted_messages_are_pushed_until_the_service_stops(
@@ -232,14 +212,6 @@ def test_encrypted_messages_are_pushed_until_the_service_stops(
         encrypting.process.wait(60)
     with api_peer(service, project) as observer:
         assert _subscriptions(observer) == []
-
-
-@pytest.fixture
-def member(guarded: GuardedService, project: str) -> str:
-    """The token of a member of the project."""
-    text = f"token-{uuid.uuid4()}"
-    guarded.put(text, project, "member")
-    return text
 
 
 def test_subscriptions_end_when_the_socket_authenticates_as_somebody_else(
