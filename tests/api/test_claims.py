@@ -275,10 +275,7 @@ def test_message_over_max_claim_count_goes_to_the_dead_letter_queue(
     api: ZaqarTestClient, most: int, ttl: int | None
 ) -> None:
     api.create(
-        "q",
-        _max_claim_count=most,
-        _dead_letter_queue="my.dlq",
-        _dead_letter_queue_messages_ttl=ttl,
+        "q", _max_claim_count=most, _dead_letter_queue="my.dlq", _dead_letter_queue_messages_ttl=ttl
     )
     api.send("q", {"n": 1}, {"n": 2}, ttl=100)
     for _ in range(most):

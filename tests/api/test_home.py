@@ -25,10 +25,7 @@ def test_version_list_needs_no_headers(http: httpx.Client, service: servers.Runn
         "status": "CURRENT",
         "updated": "2014-9-24T04:06:47Z",
         "media-types": [
-            {
-                "base": "application/json",
-                "type": "application/vnd.openstack.messaging-v2+json",
-            }
+            {"base": "application/json", "type": "application/vnd.openstack.messaging-v2+json"}
         ],
         "links": [{"href": "/v2/", "rel": "self"}],
     }

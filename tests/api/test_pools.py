@@ -202,9 +202,7 @@ def test_store_cannot_be_two_pools_by_different_uris(operator: OperatorClient) -
     assert other.status_code == 201
 
 
-def test_passwords_are_masked_and_masked_uris_are_accepted_back(
-    operator: OperatorClient,
-) -> None:
+def test_passwords_are_masked_and_masked_uris_are_accepted_back(operator: OperatorClient) -> None:
     with operator.stores[0].client() as client:
         client.config_set("requirepass", "open-sesame")
     try:

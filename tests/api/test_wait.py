@@ -56,10 +56,7 @@ def _claim(api: ZaqarTestClient, queue: str, wait: object, **params: Any) -> htt
 
 
 def test_a_claim_answers_after_a_post(
-    api: ZaqarTestClient,
-    other: ZaqarTestClient,
-    threads: ThreadPoolExecutor,
-    redis_server: Backend,
+    api: ZaqarTestClient, other: ZaqarTestClient, threads: ThreadPoolExecutor, redis_server: Backend
 ) -> None:
     waiting = threads.submit(_claim, api, "q", 300)
     _wait_until_watched(redis_server, api, "q")
@@ -92,10 +89,7 @@ def test_a_listing_that_has_more_behind_what_it_cannot_show_does_not_wait_before
 
 
 def test_a_listing_answers_after_a_post(
-    api: ZaqarTestClient,
-    other: ZaqarTestClient,
-    threads: ThreadPoolExecutor,
-    redis_server: Backend,
+    api: ZaqarTestClient, other: ZaqarTestClient, threads: ThreadPoolExecutor, redis_server: Backend
 ) -> None:
     (last,) = other.send("q", "old")
     waiting = threads.submit(api.list, "q", wait=300, echo=False, marker=last)
@@ -106,10 +100,7 @@ def test_a_listing_answers_after_a_post(
 
 
 def test_waiting_listing_ignores_own_messages(
-    api: ZaqarTestClient,
-    other: ZaqarTestClient,
-    threads: ThreadPoolExecutor,
-    redis_server: Backend,
+    api: ZaqarTestClient, other: ZaqarTestClient, threads: ThreadPoolExecutor, redis_server: Backend
 ) -> None:
     waiting = threads.submit(api.list, "q", wait=300, echo=False)
     _wait_until_watched(redis_server, api, "q")
@@ -122,10 +113,7 @@ def test_waiting_listing_ignores_own_messages(
 
 
 def test_a_claim_answers_when_another_is_released(
-    api: ZaqarTestClient,
-    other: ZaqarTestClient,
-    threads: ThreadPoolExecutor,
-    redis_server: Backend,
+    api: ZaqarTestClient, other: ZaqarTestClient, threads: ThreadPoolExecutor, redis_server: Backend
 ) -> None:
     other.send("q", 1)
     claim, _ = other.hold("q")

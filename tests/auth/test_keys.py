@@ -553,10 +553,7 @@ def test_key_that_was_changed_in_the_store_is_refused(
 def test_unavailable_store_of_keys_is_no_wrong_key(redis_server: Backend) -> None:
     with servers.redis_server() as control, key_operator(control.uri) as operator:
         key = operator.create(project="p")
-        options = OPTIONS | {
-            "DEFAULT": {"pooling": False},
-            "storage": {"control_uri": control.uri},
-        }
+        options = OPTIONS | {"DEFAULT": {"pooling": False}, "storage": {"control_uri": control.uri}}
         with (
             servers.service(redis_server.uri, options=options) as service,
             contextlib.closing(KeyClient(service, WAYS[HOT])) as client,

@@ -36,12 +36,7 @@ def test_new_keys_are_a_pair_that_brokers_and_nodes_take(in_process: CommandLine
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ("--port", "65535"),
-        ("--port", "0"),
-        ("--high-water-mark", "0"),
-        ("--bind", "localhost"),
-    ],
+    [("--port", "65535"), ("--port", "0"), ("--high-water-mark", "0"), ("--bind", "localhost")],
 )
 def test_option_out_of_range_is_refused(in_process: CommandLine, words: tuple[str, str]) -> None:
     outcome = in_process.run("bus-broker", *words)

@@ -61,9 +61,7 @@ def cli_target(
         yield ChannelsCli(service, CommandLine(target_options))
 
 
-def test_channel_commands_with_connected_clients(
-    cli_target: ChannelsCli,
-) -> None:
+def test_channel_commands_with_connected_clients(cli_target: ChannelsCli) -> None:
     shell = cli_target.shell
 
     async def scenario() -> None:

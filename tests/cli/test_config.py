@@ -219,10 +219,7 @@ def test_config_check_names_what_is_open(in_process: CommandLine, tmp_path: Path
     named = [line.partition(":")[0::2] for line in found]
     assert [(severity, text.split(":")[0].strip()) for severity, text in named] == [
         ("critical", "[channels] api_insecure"),
-        (
-            "warning",
-            "[channels] token_hmac_secret_key has 5 bytes, and HS256 wants 32 at least",
-        ),
+        ("warning", "[channels] token_hmac_secret_key has 5 bytes, and HS256 wants 32 at least"),
         ("warning", "[channels] token_any_project"),
         ("warning", "[notification] allowed_networks"),
         ("warning", "[notification] smtp_insecure"),
@@ -327,11 +324,7 @@ def test_store_of_the_environment_has_its_origin(
             "ZAQAR_REDIS_SERVER__WORKER: there is no such option (environment); did you mean "
             "ZAQAR_REDIS_SERVER__WORKERS?",
         ),
-        (
-            "ZAQAR_REDIS_SERVER__WORKERS",
-            "many",
-            "(ZAQAR_REDIS_SERVER__WORKERS)",
-        ),
+        ("ZAQAR_REDIS_SERVER__WORKERS", "many", "(ZAQAR_REDIS_SERVER__WORKERS)"),
         (
             "ZAQAR_REDIS_CHANNELS_A_B__PRESENCE",
             "true",

@@ -216,10 +216,7 @@ def test_statistics_count_idempotency_records(
 
 
 def test_implied_target_is_named_on_stderr(
-    home: Path,
-    in_process: CommandLine,
-    redis_server: Backend,
-    monkeypatch: pytest.MonkeyPatch,
+    home: Path, in_process: CommandLine, redis_server: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("queue", "list")
     assert in_process.notices(*words, "--storage", redis_server.uri) == ""

@@ -13,14 +13,7 @@ import pytest
 
 from tests.contract.test_deliveries import Taker, pend, subscribe
 from tests.contract.test_moving import RETRY, everything, fill
-from tests.support.stores import (
-    POOLED,
-    ContractStore,
-    PooledContractStore,
-    checked,
-    names,
-    opened,
-)
+from tests.support.stores import POOLED, ContractStore, PooledContractStore, checked, names, opened
 from zaqar_redis import rules
 from zaqar_redis.auth.access_keys import AccessKey
 from zaqar_redis.backup import backup

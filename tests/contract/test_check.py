@@ -14,11 +14,7 @@ from tests.support.tiers import in_gate
 from zaqar_redis.check_records import Finding
 from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.pool_records import Move, Pool
-from zaqar_redis.records import (
-    LockKind,
-    MoveLock,
-    SubscriptionChanges,
-)
+from zaqar_redis.records import LockKind, MoveLock, SubscriptionChanges
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.deliveries import (
     DeliveryCount,

@@ -132,9 +132,7 @@ def test_claim_is_spent_when_its_last_message_is_deleted(
     assert _spent(store) == [claim]
 
 
-def test_bulk_delete_spends_each_claim_whose_last_message_it_deletes(
-    store: ContractStore,
-) -> None:
+def test_bulk_delete_spends_each_claim_whose_last_message_it_deletes(store: ContractStore) -> None:
     ids = store.post("a", "b", "c").ids
     one, two = store.claim(limit=1).claim_id, store.claim(limit=2).claim_id
     store.delete(ids[0], ids[1], claims=[one, two])

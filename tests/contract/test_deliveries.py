@@ -11,11 +11,7 @@ import pytest
 
 from tests.support.stores import TTL, ContractStore, PooledContractStore, names
 from zaqar_redis import errors
-from zaqar_redis.records import (
-    Forwarding,
-    NewMessage,
-    SubscriptionChanges,
-)
+from zaqar_redis.records import Forwarding, NewMessage, SubscriptionChanges
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.deliveries import (
     Deliveries,
@@ -187,12 +183,7 @@ def pend(step: DeliveryStep, id: str, **fields: Any) -> list[PendingDelivery]:
     """Returns the messages of a step as pending deliveries."""
     return [
         PendingDelivery(
-            id,
-            f"{stored.message.rank:016d}",
-            stored.message.expires,
-            entry.epoch,
-            stored,
-            **fields,
+            id, f"{stored.message.rank:016d}", stored.message.expires, entry.epoch, stored, **fields
         )
         for entry in step.entries
         for stored in entry.messages

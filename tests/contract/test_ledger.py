@@ -60,8 +60,7 @@ def test_replay_does_not_restore_consumed_messages(blocking: BlockingStore) -> N
 
 
 @pytest.mark.parametrize(
-    ("late", "comes_in"),
-    [((4, 10), False), ((5, 8), False), ((5, 10), True), ((6, 0), True)],
+    ("late", "comes_in"), [((4, 10), False), ((5, 8), False), ((5, 10), True), ((6, 0), True)]
 )
 def test_only_chunks_after_the_last_position_are_written(
     blocking: BlockingStore, late: tuple[int, int], comes_in: bool
@@ -118,9 +117,7 @@ def test_chunk_after_the_end_of_its_batch_is_refused(blocking: BlockingStore) ->
     assert blocking.bodies() == ["a", "b", "d"]
 
 
-def test_batch_end_with_missing_or_different_messages_is_refused(
-    blocking: BlockingStore,
-) -> None:
+def test_batch_end_with_missing_or_different_messages_is_refused(blocking: BlockingStore) -> None:
     digest = BatchDigest()
     blocking.write(0, 0, chunk_of("a"), digest=digest)
     blocking.write(0, 1, chunk_of("b"), digest=digest)

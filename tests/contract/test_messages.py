@@ -59,9 +59,7 @@ def test_a_body_may_be_large_and_hold_any_byte(store: ContractStore) -> None:
     assert store.get(_post_one(store, NewMessage(body=body)))[0].body == body
 
 
-def test_message_without_ttl_gets_the_default_of_queue_or_service(
-    store: ContractStore,
-) -> None:
+def test_message_without_ttl_gets_the_default_of_queue_or_service(store: ContractStore) -> None:
     [early] = store.post("a", ttl=None).ids
     store.create("short", _default_message_ttl=90)
     [queued] = store.post("b", queue="short", ttl=None).ids

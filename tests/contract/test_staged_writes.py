@@ -178,9 +178,7 @@ def test_committed_batch_is_not_committed_again(blocking: BlockingStore) -> None
     assert blocking.bodies() == ["a", "b"]
 
 
-def test_stale_driver_does_not_remove_chunks_of_the_next_batch(
-    blocking: BlockingStore,
-) -> None:
+def test_stale_driver_does_not_remove_chunks_of_the_next_batch(blocking: BlockingStore) -> None:
     put(blocking, "t", ["a"])
     commit(blocking, 1, "t")
     put(blocking, "next", ["b"])
@@ -264,9 +262,7 @@ def test_staged_chunks_are_deleted_with_their_queue(blocking: BlockingStore) -> 
     assert blocking.bodies() == ["a", "b"]
 
 
-def test_queue_recreated_during_commit_is_written_by_replay(
-    blocking: BlockingStore,
-) -> None:
+def test_queue_recreated_during_commit_is_written_by_replay(blocking: BlockingStore) -> None:
     put(blocking, "t", ["a"], ["b"])
     begin(blocking, 0, "t")
     publish(blocking, "t", 0)

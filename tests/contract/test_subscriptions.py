@@ -9,11 +9,7 @@ import pytest
 
 from tests.support.stores import STRANGE_IDS, ContractStore, findings
 from zaqar_redis import errors
-from zaqar_redis.records import (
-    Page,
-    Subscription,
-    SubscriptionChanges,
-)
+from zaqar_redis.records import Page, Subscription, SubscriptionChanges
 from zaqar_redis.storage.subscriptions import Subscriptions
 
 HOOK = "http://example.org/hook"

@@ -127,9 +127,7 @@ def test_plain_request_is_told_to_use_https(service: TlsService, content: bytes 
     assert refused == "This port takes TLS only: use https://, or wss://.\n"
 
 
-def test_command_that_speaks_tls_to_a_plain_port_is_told_to_use_http(
-    redis_server: Backend,
-) -> None:
+def test_command_that_speaks_tls_to_a_plain_port_is_told_to_use_http(redis_server: Backend) -> None:
     with servers.service(redis_server.uri) as plain:
         shell = CommandLine(["--url", plain.url.replace("http:", "https:")])
         assert shell.refused("queue", "list").endswith("it may not speak TLS: use http://\n")

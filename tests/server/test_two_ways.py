@@ -55,11 +55,7 @@ class BothWays:
         self._clients = [ScenarioClient(service, project, way) for way in (HOT, ASGI)]
 
     def ask(
-        self,
-        method: str,
-        path: str,
-        document: object = b"",
-        headers: dict[str, str] | None = None,
+        self, method: str, path: str, document: object = b"", headers: dict[str, str] | None = None
     ) -> bytes:
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
         hot, asgi = (each.ask(method, path, body, headers or {}) for each in self._clients)

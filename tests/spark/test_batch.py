@@ -20,14 +20,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
     StringContains,
 )
-from pyspark.sql.types import (
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from tests.support.spark_reads import BatchRead, SparkTestStore, batch, columns, values
 from tests.support.stores import CLIENT

@@ -23,10 +23,7 @@ def test_each_message_is_claimed_once(how: str, tmp_path: Path, new_store: NewSt
         config = tmp_path / "zaqar.conf"
         config.write_text(stock.configuration(store.uri))
         done = subprocess.run(
-            [
-                *(sys.executable, "-m", "tests.upstream.crowd"),
-                *(how, str(config), store.uri),
-            ],
+            [*(sys.executable, "-m", "tests.upstream.crowd"), *(how, str(config), store.uri)],
             capture_output=True,
             text=True,
             timeout=100,

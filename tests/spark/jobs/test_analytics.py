@@ -92,9 +92,7 @@ class Analysed:
 
 @pytest.fixture(scope="module")
 def analysed(
-    spark: SparkSession,
-    redis_server: Backend,
-    tmp_path_factory: pytest.TempPathFactory,
+    spark: SparkSession, redis_server: Backend, tmp_path_factory: pytest.TempPathFactory
 ) -> Analysed:
     store = SparkTestStore(redis_server.uri, f"project-{uuid.uuid4()}")
     began = time.monotonic()

@@ -125,10 +125,7 @@ def test_archive_with_the_folder_of_null_is_continued(
         archive(spark, tmp_path, store, NULL)
     store.post(*range(2), queue=NULL)
     archive(spark, tmp_path, store, NULL)
-    assert {file.parts[-3] for file in files(tmp_path)} == {
-        f"queue={NULL}",
-        f"queue=%5F{NULL[1:]}",
-    }
+    assert {file.parts[-3] for file in files(tmp_path)} == {f"queue={NULL}", f"queue=%5F{NULL[1:]}"}
     _check(spark, store, tmp_path, {NULL: 5})
 
 

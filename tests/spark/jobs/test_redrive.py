@@ -52,12 +52,7 @@ def post_dead_letters(
     chunk = [(900, 0, envelope.tail(message, b"client-of-16-byt")) for message in messages]
     for first in range(0, len(chunk), 1000):
         RedisLedger(store.client, clock.store).append(
-            store.project,
-            DEAD,
-            chunk[first : first + 1000],
-            size=0,
-            default_ttl=60,
-            encrypted=True,
+            store.project, DEAD, chunk[first : first + 1000], size=0, default_ttl=60, encrypted=True
         ).run()
 
 

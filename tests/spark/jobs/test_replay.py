@@ -55,9 +55,7 @@ class Archived:
 
 @pytest.fixture(scope="module")
 def archived(
-    spark: SparkSession,
-    redis_server: Backend,
-    tmp_path_factory: pytest.TempPathFactory,
+    spark: SparkSession, redis_server: Backend, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Archived]:
     store = SparkTestStore(redis_server.uri, f"project-{uuid.uuid4()}")
     result = Archived(spark, store, tmp_path_factory.mktemp("archive"))
