@@ -527,14 +527,8 @@ def test_store_of_another_installation_must_be_adopted_as_a_pool(
     assert operator.shown("one")["queues"] == 13
     check = subprocess.run(
         [
-            sys.executable,
-            "-m",
-            "zaqar_redis.cli.main",
-            "check",
-            "--storage",
-            operator.default_store.uri,
-            "-f",
-            "json",
+            *(sys.executable, "-m", "zaqar_redis.cli.main", "check", "--storage"),
+            *(operator.default_store.uri, "-f", "json"),
         ],
         capture_output=True,
         check=True,

@@ -94,12 +94,8 @@ def test_expiry_is_normalised(rich: ZaqarTestClient, given: str, shown: str) -> 
 @pytest.mark.parametrize(
     "expires",
     [
-        "",
-        "tomorrow",
-        "2001-01-01T00:00:00",
-        "9999-12-31T23:59:59-10:00",
-        "0001-01-01T00:00:00+10:00",
-        "2090-13-01T00:00:00",
+        *("", "tomorrow", "2001-01-01T00:00:00", "9999-12-31T23:59:59-10:00"),
+        *("0001-01-01T00:00:00+10:00", "2090-13-01T00:00:00"),
     ],
 )
 def test_expiry_must_be_in_the_future(rich: ZaqarTestClient, expires: str) -> None:
@@ -175,14 +171,8 @@ def test_unsigned_methods_are_refused(rich: ZaqarTestClient) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/queues",
-        "/queues/q",
-        "/queues/q/stats",
-        "/queues/q/claims/x",
-        "/queues/qq/messages",
-        "/queues/other/messages",
-        "/queues/messages/messages",
-        "/ping",
+        *("/queues", "/queues/q", "/queues/q/stats", "/queues/q/claims/x", "/queues/qq/messages"),
+        *("/queues/other/messages", "/queues/messages/messages", "/ping"),
     ],
 )
 def test_unsigned_paths_are_refused(rich: ZaqarTestClient, path: str) -> None:

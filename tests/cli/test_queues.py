@@ -55,16 +55,10 @@ def test_metadata_that_have_no_effect_are_named(project_shell: CommandLine) -> N
 @pytest.mark.parametrize(
     "command",
     [
-        "queue show nothing",
-        "queue stats nothing",
-        "queue inspect nothing",
-        "queue purge nothing --yes",
-        "message list nothing",
-        "message peek nothing",
-        "claim list nothing",
-        "subscription list --queue nothing",
-        "subscription list --topic nothing",
-        "topic history nothing",
+        *("queue show nothing", "queue stats nothing", "queue inspect nothing"),
+        *("queue purge nothing --yes", "message list nothing", "message peek nothing"),
+        *("claim list nothing", "subscription list --queue nothing"),
+        *("subscription list --topic nothing", "topic history nothing"),
     ],
 )
 def test_command_for_what_does_not_exist_is_refused_with_the_project(

@@ -77,11 +77,7 @@ def test_stopped_service_is_reported_with_the_remedy(home: Path, in_process: Com
     message = in_process.refused("queue", "list", "--config-file", str(_config(home, "port = 1")))
     assert f"the service {NOWHERE} (the default) does not answer" in message
     for way in (
-        "zaqar-redis serve",
-        "--url",
-        "--storage",
-        target.URL_VARIABLE,
-        target.URI_VARIABLE,
+        *("zaqar-redis serve", "--url", "--storage", target.URL_VARIABLE, target.URI_VARIABLE),
         "profile",
     ):
         assert way in message

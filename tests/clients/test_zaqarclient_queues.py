@@ -199,14 +199,8 @@ def test_health_tries_every_kind_of_operation(zaqar: Any) -> None:
     health = zaqar.health()
     assert health["storage_reachable"] is True
     assert set(health["operation_status"]) == {
-        "create_queue",
-        "post_messages",
-        "claim_messages",
-        "list_messages",
-        "delete_messages",
-        "delete_claim",
-        "bulk_delete_messages",
-        "delete_queue",
+        *("create_queue", "post_messages", "claim_messages", "list_messages", "delete_messages"),
+        *("delete_claim", "bulk_delete_messages", "delete_queue"),
     }
     assert all(tried["succeeded"] for tried in health["operation_status"].values())
 

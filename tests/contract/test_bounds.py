@@ -456,12 +456,8 @@ def test_expiry_index_entry_is_small_and_removed_after_the_sweep(blocking: Block
 
 def test_documented_table_of_sizes_has_only_tested_rows() -> None:
     others = {
-        "catalogue entry of a deleted queue",
-        "record of a move",
-        "record of a job",
-        "reserved epoch without a pool",
-        "sweep index entry",
-        "point of a history",
+        *("catalogue entry of a deleted queue", "record of a move", "record of a job"),
+        *("reserved epoch without a pool", "sweep index entry", "point of a history"),
         "topic of a connection",
     }
     assert set(documented()) == {*SWEPT, *EXPIRING, *others}

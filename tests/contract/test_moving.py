@@ -49,28 +49,12 @@ RETRY = IdempotencyKey(key="once", fingerprint=b"1", window=3_600_000)
 
 #: The scripts and plain commands of a move, in the order of execution.
 STEPS = [
-    "move_begin",
-    "transfer_begin_import",
-    "transfer_export_messages",
-    "transfer_import_messages",
-    "transfer_freeze",
-    "transfer_export_index",
-    "transfer_import_index",
-    "transfer_export_terms",
-    "transfer_import_terms",
-    "transfer_import_subscriptions",
-    "transfer_export_records",
-    "transfer_import_records",
-    "transfer_export_settings",
-    "transfer_import_settings",
-    "transfer_seal",
-    "move_commit",
-    "move_unlock",
-    "ZADD",
-    "HDEL",
-    "transfer_tombstone",
-    "ZREM",
-    "move_end",
+    *("move_begin", "transfer_begin_import", "transfer_export_messages"),
+    *("transfer_import_messages", "transfer_freeze", "transfer_export_index"),
+    *("transfer_import_index", "transfer_export_terms", "transfer_import_terms"),
+    *("transfer_import_subscriptions", "transfer_export_records", "transfer_import_records"),
+    *("transfer_export_settings", "transfer_import_settings", "transfer_seal", "move_commit"),
+    *("move_unlock", "ZADD", "HDEL", "transfer_tombstone", "ZREM", "move_end"),
 ]
 
 
@@ -469,11 +453,7 @@ class _CancelledAfterScript(WrappedClient):
 @pytest.mark.parametrize(
     "script",
     [
-        "move_begin",
-        "transfer_begin_import",
-        "transfer_freeze",
-        "transfer_seal",
-        "move_commit",
+        *("move_begin", "transfer_begin_import", "transfer_freeze", "transfer_seal", "move_commit"),
         "transfer_tombstone",
     ],
 )

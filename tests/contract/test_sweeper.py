@@ -212,16 +212,8 @@ def _subscribe_to_a_queue(store: ContractStore) -> None:
 @pytest.mark.parametrize(
     "happens",
     [
-        _post,
-        _post_with_key,
-        _post_what_expires_sooner,
-        _delay,
-        _claim,
-        _hold_for_less,
-        _dead_letter,
-        _subscribe,
-        _subscribe_for_less,
-        _subscribe_to_a_queue,
+        *(_post, _post_with_key, _post_what_expires_sooner, _delay, _claim, _hold_for_less),
+        *(_dead_letter, _subscribe, _subscribe_for_less, _subscribe_to_a_queue),
     ],
 )
 def test_everything_that_expires_is_swept_in_the_next_round(

@@ -71,12 +71,8 @@ class PooledCluster:
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [
-                    sys.executable,
-                    "-m",
-                    "zaqar_redis.benchmarks.chaos.mover",
-                    self.default_pool.uri,
-                    project,
-                    "busy",
+                    *(sys.executable, "-m", "zaqar_redis.benchmarks.chaos.mover"),
+                    *(self.default_pool.uri, project, "busy"),
                 ],
                 stdout=output,
             )

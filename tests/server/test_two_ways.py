@@ -82,16 +82,9 @@ def test_life_of_messages_is_answered_alike(both: BothWays) -> None:
     assert b" 201 Created\r\n" in both.ask("POST", MESSAGES, first)
     both.ask("POST", MESSAGES, {"messages": [{"body": "later", "delay": 600}]})
     for query in (
-        "",
-        "?echo=true",
-        "?echo=true&limit=2",
-        "?echo=true&limit=1&marker={ids[1]}",
-        "?echo=1&include_delayed=true&include_claimed=yes",
-        "?ids={ids[0]},{ids[2]}",
-        "?ids={ids[0]}&ids={ids[1]}",
-        "?echo=true&wait=0",
-        "?echo=true&marker=nonsense",
-        "?",
+        *("", "?echo=true", "?echo=true&limit=2", "?echo=true&limit=1&marker={ids[1]}"),
+        *("?echo=1&include_delayed=true&include_claimed=yes", "?ids={ids[0]},{ids[2]}"),
+        *("?ids={ids[0]}&ids={ids[1]}", "?echo=true&wait=0", "?echo=true&marker=nonsense", "?"),
         "?=&&unknown=1",
     ):
         both.ask("GET", MESSAGES + query)
