@@ -56,29 +56,6 @@ def test_operations_of_one_tenant_do_not_affect_others(tenants: list[ZaqarTestCl
         assert tenant.get("/queues").json()["queues"] == []
 
 
-@pytest.mark.parametrize(
-    ("mine", "theirs"),
-    [
-        (("a", "b.c"), ("a.b", "c")),
-        (("a", "b"), ("a/b", "b")),
-        (("a.b", "c"), ("a.b.c", "c")),
-        (("a", "q"), ("a/q", "q")),
-        (("a", "messages"), ("a:messages", "messages")),
-    ],
-)
-def test_project_and_queue_cannot_be_shifted_into_each_other(
-    api: ZaqarTestClient, mine: tuple[str, str], theirs: tuple[str, str]
-) -> None:
-    start = uuid.uuid4().hex
-    me, them = api.another_client(start + mine[0]), api.another_client(start + theirs[0])
-    me.send(mine[1], "mine")
-    assert them.bodies(theirs[1]) == []
-    them.send(theirs[1], "theirs")
-    assert me.bodies(mine[1]) == ["mine"]
-    them.request("DELETE", f"/queues/{theirs[1]}")
-    assert me.bodies(mine[1]) == ["mine"]
-
-
 def test_dead_letters_stay_in_their_project(api: ZaqarTestClient) -> None:
     stranger = api.another_client(f"{api.project}-2")
     stranger.create("dlq")

@@ -32,11 +32,6 @@ def test_post_messages(api: ZaqarTestClient) -> None:
     ]
 
 
-def test_post_creates_the_queue(api: ZaqarTestClient) -> None:
-    api.send("q", 1)
-    assert [queue["name"] for queue in api.get("/queues").json()["queues"]] == ["q"]
-
-
 BODIES: list[Any] = [
     None,
     True,

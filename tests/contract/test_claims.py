@@ -40,6 +40,8 @@ def test_claim_without_claimable_messages_is_not_created(store: ContractStore) -
     store.create()
     empty = store.claim()
     assert (empty.claim_id, empty.messages, empty.next_visible_ms) == (None, (), None)
+    of_queue = keys.of_queue(store.project, "q")
+    assert sum(store.command("EXISTS", of_queue.claims, of_queue.leases)) == 0
 
 
 def test_empty_claim_returns_next_visible_ms(store: ContractStore) -> None:

@@ -97,6 +97,15 @@ def test_a_delayed_message_is_hidden_until_its_delay_ends(store: ContractStore) 
     assert names(store.page().items) == ["default"]
 
 
+def test_a_delay_counts_towards_the_ttl(store: ContractStore) -> None:
+    store.create(_default_message_delay=900)
+    store.post("never seen", ttl=60)
+    store.clock.tick(60)
+    assert store.visible(delayed=True) == []
+    store.clock.tick(900)
+    assert store.claim().claim_id is None
+
+
 def test_thousands_of_messages_become_visible_when_their_delay_ends(store: ContractStore) -> None:
     store.create(_default_message_delay=30)
     store.post_many(2500)
