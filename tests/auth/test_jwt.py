@@ -351,13 +351,11 @@ def test_settings_that_cannot_work_are_refused(
 def test_service_does_not_start_with_a_strategy_that_cannot_work(
     tmp_path: Path, text: str, why: str
 ) -> None:
-    file = tmp_path / "zaqar_redis.conf"
-    file.write_text(text)
-    assert why in service_factory.problems(conf.load([], [str(file)]))
+    file = servers.config_file(tmp_path, text)
+    assert why in service_factory.problems(conf.load([], [file]))
 
 
 def test_symmetric_algorithm_is_no_value_of_the_option(tmp_path: Path) -> None:
-    file = tmp_path / "zaqar_redis.conf"
-    file.write_text("[auth:jwt]\nalgorithms = ES256, HS256\n")
+    file = servers.config_file(tmp_path, "[auth:jwt]\nalgorithms = ES256, HS256\n")
     with pytest.raises(errors.BadConfiguration, match="HS256"):
-        conf.load([], [str(file)])
+        conf.load([], [file])

@@ -46,10 +46,13 @@ def is_allowed(who: Identity, action: str, project: str = "p", queue: str = "") 
 def with_file(folder: Path, text: str) -> PolicyEnforcer:
     file = folder / "policy.yaml"
     file.write_text(text)
-    options = folder / "zaqar_redis.conf"
-    options.write_text(f"[oslo_policy]\npolicy_file = {file}\n")
+    return named(folder, str(file))
+
+
+def named(folder: Path, file: str) -> PolicyEnforcer:
+    options = servers.config_file(folder, f"[oslo_policy]\npolicy_file = {file}\n")
     conf = cfg.ConfigOpts()
-    conf([], default_config_files=[str(options)], default_config_dirs=[])
+    conf([], default_config_files=[options], default_config_dirs=[])
     return PolicyEnforcer(conf)
 
 
@@ -135,12 +138,8 @@ def test_wrong_file_is_reported_at_the_start(tmp_path: Path, text: str, why: str
 
 
 def test_file_that_is_named_and_missing_is_reported(tmp_path: Path) -> None:
-    options = tmp_path / "zaqar_redis.conf"
-    options.write_text("[oslo_policy]\npolicy_file = missing.yaml\n")
-    conf = cfg.ConfigOpts()
-    conf([], default_config_files=[str(options)], default_config_dirs=[])
     with pytest.raises(errors.BadConfiguration, match=r"there is no file missing\.yaml"):
-        PolicyEnforcer(conf)
+        named(tmp_path, "missing.yaml")
 
 
 def test_rule_of_the_operators_own_can_be_referred_to(tmp_path: Path) -> None:

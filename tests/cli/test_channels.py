@@ -15,6 +15,7 @@ from tests.realtime.routed_client import RoutedClient
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, SECRET, SdkClient
 from tests.support import servers
 from tests.support.command_line import CommandLine, without_store
+from zaqar_redis.benchmarks.servers import config_text
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 
@@ -52,12 +53,9 @@ def cli_target(
     ):
         target_options = ["--url", service.url, "--api-key", KEY]
         if request.param == "storage":
-            lines = []
-            for group, values in OPTIONS.items():
-                lines += [f"[{group}]", *(f"{name} = {value}" for name, value in values.items())]
-            config = tmp_path_factory.mktemp("channels") / "zaqar_redis.conf"
-            config.write_text("\n".join(lines))
-            target_options = ["--storage", server.uri, "--config-file", str(config)]
+            folder = tmp_path_factory.mktemp("channels")
+            config = servers.config_file(folder, config_text(OPTIONS))
+            target_options = ["--storage", server.uri, "--config-file", config]
         yield ChannelsCli(service, CommandLine(target_options))
 
 
@@ -194,8 +192,7 @@ def test_unreachable_store_is_reported_once() -> None:
 
 
 def test_disabled_channels_are_reported(tmp_path: Path) -> None:
-    config = tmp_path / "zaqar_redis.conf"
-    config.write_text("[channels]\nenabled = false\n")
+    config = servers.config_file(tmp_path, "[channels]\nenabled = false\n")
     with servers.redis_server() as server:
-        shell = CommandLine(["--storage", server.uri, "--config-file", str(config)])
+        shell = CommandLine(["--storage", server.uri, "--config-file", config])
         assert shell.refused("channel", "nodes") == "the service has no channels\n"

@@ -14,11 +14,13 @@ import msgspec
 import pytest
 
 from tests.keystone.receivers import TokenReceiver
+from tests.support import servers
 from tests.support.keystone import RunningKeystone
 from tests.support.targets import target_context
 from zaqar_redis import conf, errors
 from zaqar_redis.auth import keystone as keystone_strategy
 from zaqar_redis.auth.keystone_trusts import KeystoneTrusts
+from zaqar_redis.benchmarks.servers import config_text
 from zaqar_redis.benchmarks.tcp_proxy import tcp_proxy
 from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.notify.target import Delivery, Outcome
@@ -32,20 +34,15 @@ TTL = 3600
 
 def _client(folder: Path, keystone: RunningKeystone, **options: object) -> KeystoneTrusts | None:
     """*options*: of the user that is trusted, instead of the usual ones; None leaves one out."""
-    usual = keystone.trustee_options()
-    groups: dict[str, dict[str, object]] = {
-        "auth": {"strategy": "keystone"},
-        "keystone_authtoken": keystone.service_options(),
-        "trustee": usual | options,
-    }
-    lines = [
-        line
-        for group, options in groups.items()
-        for line in (f"[{group}]", *(f"{n} = {v}" for n, v in options.items() if v is not None))
-    ]
-    path = folder / "zaqar_redis.conf"
-    path.write_text("\n".join(lines))
-    return keystone_strategy.trusts(conf.load([], [str(path)]))
+    trustee = keystone.trustee_options() | options
+    text = config_text(
+        {
+            "auth": {"strategy": "keystone"},
+            "keystone_authtoken": keystone.service_options(),
+            "trustee": {name: value for name, value in trustee.items() if value is not None},
+        }
+    )
+    return keystone_strategy.trusts(conf.load([], [servers.config_file(folder, text)]))
 
 
 @pytest.fixture(scope="module")
