@@ -280,8 +280,7 @@ def test_hot_request_does_not_reach_asgi_unless_told_to(
     with RawConnection(counted.port) as connection:
 
         def calls() -> int:
-            connection.send(request("GET", CALLS))
-            return int(connection.answer().body)
+            return int(connection.ask(request("GET", CALLS)).body)
 
         for way, count in ((HOT, 0), (ASGI, 1)):
             before = calls()
