@@ -18,7 +18,7 @@ import pytest
 
 from tests.contract.conftest import BACKENDS
 from tests.support.blocking import BlockingStore, chunk_of
-from tests.support.stores import PATIENT, PooledContractStore, opened
+from tests.support.stores import PATIENT, PooledContractStore, opened_pools
 from zaqar_redis.figures import Alarm, HistoryPoint, LargeQueue
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import control_keys, keys
@@ -361,8 +361,7 @@ def test_points_of_a_history_are_small_and_no_more_than_allowed(blocking: Blocki
 @pytest.fixture
 def pools(project: str) -> Iterator[tuple[PooledContractStore, BlockingStore]]:
     """A pooled store, and a blocking client of its control store."""
-    with BACKENDS["pooled"]() as uri, opened(uri, project) as store:
-        assert isinstance(store, PooledContractStore)
+    with BACKENDS["pooled"]() as uri, opened_pools(uri, project) as store:
         inside = BlockingStore(uri.removeprefix("pooled://").split("|")[0], project, store.clock)
         with contextlib.closing(inside.client):
             yield store, inside

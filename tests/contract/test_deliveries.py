@@ -138,9 +138,8 @@ def of_subscriptions(store: ContractStore) -> SubscriptionDeliveries:
 def subscribe(
     store: ContractStore, subscriber: str = HOOK, ttl: int = 600, queue: str = "q", **how: Any
 ) -> str:
-    assert store.driver.subscriptions
     id = store.run(
-        store.driver.subscriptions.create(
+        store.subscriptions.create(
             store.project, queue, subscriber, ttl=ttl, options={}, **{"delivers": True, **how}
         )
     )
@@ -149,10 +148,12 @@ def subscribe(
 
 
 def update(store: ContractStore, id: str, **changes: Any) -> None:
-    assert store.driver.subscriptions
-    assert store.run(
-        store.driver.subscriptions.update(store.project, "q", id, SubscriptionChanges(**changes))
-    )
+    changed = SubscriptionChanges(**changes)
+    assert store.run(store.subscriptions.update(store.project, "q", id, changed))
+
+
+def unsubscribe(store: ContractStore, id: str) -> None:
+    store.run(store.subscriptions.delete(store.project, "q", id))
 
 
 def state(store: ContractStore, id: str) -> DeliveryState:
@@ -270,8 +271,7 @@ def test_posts_are_entered_only_for_subscriptions_that_notifiers_serve(
 def test_posts_are_not_entered_after_the_last_subscription_ended(
     store: ContractStore, subscription: str
 ) -> None:
-    assert store.driver.subscriptions
-    store.run(store.driver.subscriptions.delete(store.project, "q", subscription))
+    unsubscribe(store, subscription)
     store.post("a")
     assert not Taker(store).is_due()
 
@@ -285,19 +285,14 @@ def test_subscription_for_deliveries_needs_its_queue(store: ContractStore) -> No
 def test_version_changes_with_the_subscriptions(
     store: ContractStore, taker: Taker, subscription: str, change: str
 ) -> None:
-    assert store.driver.subscriptions
     other = subscribe(store, "http://example.org/other")
     before = taker.step().version
     if change == "create":
         subscribe(store, "http://example.org/third")
     elif change == "update":
-        store.run(
-            store.driver.subscriptions.update(
-                store.project, "q", subscription, SubscriptionChanges(ttl=900)
-            )
-        )
+        update(store, subscription, ttl=900)
     else:
-        store.run(store.driver.subscriptions.delete(store.project, "q", other))
+        unsubscribe(store, other)
     assert taker.step().version not in (before, 0)
 
 
@@ -559,15 +554,13 @@ def test_notice_is_due_at_once(store: ContractStore, taker: Taker, subscription:
 def test_what_waits_for_a_subscription_that_ends_is_due_to_be_dropped(
     store: ContractStore, taker: Taker, subscription: str, end: str
 ) -> None:
-    assert store.driver.subscriptions
-    subscriptions = store.driver.subscriptions
     store.post("a")
     step = taker.step()
     taker.step(SettledDeliveries([step.entries[0].id], pending=pend(step, subscription)))
     if end == "delete":
-        store.run(subscriptions.delete(store.project, "q", subscription))
+        unsubscribe(store, subscription)
     elif end == "purge":
-        store.run(subscriptions.purge(store.project, "q"))
+        store.run(store.subscriptions.purge(store.project, "q"))
         assert taker.backlog(subscription) == []
         return
     else:
@@ -632,8 +625,7 @@ def test_delivery_that_expires_while_it_waits_has_failed(
 def test_delivery_of_a_subscription_that_has_ended_is_not_counted(
     store: ContractStore, taker: Taker, subscription: str
 ) -> None:
-    assert store.driver.subscriptions
-    store.run(store.driver.subscriptions.delete(store.project, "q", subscription))
+    unsubscribe(store, subscription)
     count = DeliveryCount(delivered=1, error="gone", status=410)
     taker.step(SettledDeliveries(counts=[(subscription, count)]))
     assert state(store, subscription) == DeliveryState()

@@ -182,16 +182,6 @@ def test_idempotency_keys_are_separate_for_each_queue_and_epoch(store: ContractS
     assert store.listed() == ["recreated"]
 
 
-def test_idempotency_key_can_be_reused_after_its_window(store: ContractStore) -> None:
-    short = _idempotency_key(window=40_000)
-    store.post("a", idempotency_key=short)
-    store.clock.tick(40)
-    assert store.post("a", idempotency_key=short).replayed
-    store.clock.tick(40)
-    assert not store.post("a", idempotency_key=short).replayed
-    assert store.listed() == ["a", "a"]
-
-
 def test_retry_of_a_refused_post_with_same_key_is_accepted(store: ContractStore) -> None:
     store.create(_max_messages_post_size=100)
     with pytest.raises(errors.BadRequest):

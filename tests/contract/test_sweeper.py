@@ -191,14 +191,11 @@ def _dead_letter(store: ContractStore) -> None:
 
 
 def _subscribe(store: ContractStore) -> None:
-    of = store.driver.subscriptions
-    assert of
-    store.run(of.create(store.project, "q", "http://a.b", ttl=60, options={}))
+    store.run(store.subscriptions.create(store.project, "q", "http://a.b", ttl=60, options={}))
 
 
 def _subscribe_for_less(store: ContractStore) -> None:
-    of = store.driver.subscriptions
-    assert of
+    of = store.subscriptions
     subscription = store.run(of.create(store.project, "q", "http://a.b", ttl=900, options={}))
     assert subscription
     assert store.run(of.update(store.project, "q", subscription, SubscriptionChanges(ttl=60)))
