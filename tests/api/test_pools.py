@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +15,7 @@ import redis
 
 from tests.api.client import ZaqarTestClient, refused
 from tests.support import servers
+from tests.support.command_line import CommandLine
 
 ADMIN: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
 
@@ -525,15 +523,7 @@ def test_store_of_another_installation_must_be_adopted_as_a_pool(
     assert operator.pool("one", adopt=True).status_code == 201
     assert [operator.bodies(f"q{number}") for number in range(13)] == [[n] for n in range(13)]
     assert operator.shown("one")["queues"] == 13
-    check = subprocess.run(
-        [
-            *(sys.executable, "-m", "zaqar_redis.cli.main", "check", "--storage"),
-            *(operator.default_store.uri, "-f", "json"),
-        ],
-        capture_output=True,
-        check=True,
-    )
-    assert json.loads(check.stdout) == []
+    assert CommandLine(["--storage", operator.default_store.uri]).shown("check") == []
 
 
 def test_unmarked_store_with_queues_is_refused_as_a_pool(operator: OperatorClient) -> None:
@@ -572,11 +562,9 @@ def test_service_on_a_foreign_pool_starts_only_with_adopt(
     operator.send("q", "other")
     store = operator.stores[0]
     owner = _owner(store)
-    serve = [sys.executable, "-m", "zaqar_redis.cli.main", "serve", "--storage", store.uri]
-    refusal = subprocess.run([*serve, "--bind", "127.0.0.1:1"], capture_output=True, text=True)
-    assert refusal.returncode == 1
-    assert store.uri in refusal.stderr
-    assert "--adopt" in refusal.stderr
+    refusal = CommandLine(["--storage", store.uri]).refused("serve", "--bind", "127.0.0.1:1")
+    assert store.uri in refusal
+    assert "--adopt" in refusal
     assert _owner(store) == owner
     with servers.service(store.uri, "--adopt") as service:
         assert _owner(store) not in (None, owner)
