@@ -551,21 +551,29 @@ def test_stopped_mover_releases_leader_role(pools: PooledContractStore, pools_ur
             other_process.run(control.resign("mover"))
 
 
+def change_pool(store: PooledContractStore, name: str, **changes: Any) -> None:
+    pool = store.run(store.driver.control.pools.get(name))
+    assert pool
+    changed = msgspec.structs.replace(pool, **changes)
+    store.run(store.driver.control.pools.put(changed, canonical=pool.uri))
+
+
+def drained(store: PooledContractStore, name: str) -> list[tuple[Any, Any]]:
+    change_pool(store, name, draining=True)
+
+    async def drain() -> list[tuple[Any, Any]]:
+        return [step async for step in store.driver.jobs.drain(name)]
+
+    return store.run(drain())
+
+
 def test_draining_empties_a_pool(pools: PooledContractStore) -> None:
     names = [f"q{number:03}" for number in range(150)]
     for name in names:
         pools.post(name, queue=name)
     control = pools.driver.control
-    pool = pools.run(control.pools.get("p1"))
-    assert pool
-    draining = Pool(name="p1", uri=pool.uri, weight=pool.weight, draining=True)
-    pools.run(control.pools.put(draining, canonical=pool.uri))
-
-    async def drain() -> list[tuple[Any, Any]]:
-        return [step async for step in pools.driver.jobs.drain("p1")]
-
     done, messages = dict(metrics.MOVES.rows())[("done",)][0], metrics.MOVED.total
-    moved = pools.run(drain())
+    moved = drained(pools, "p1")
     assert dict(metrics.MOVES.rows())[("done",)] == [done + len(moved)]
     assert metrics.MOVED.total == messages + sum(count for _, count in moved)
     assert dict(metrics.MOVES_RUNNING.rows()) == {(): [0]}
@@ -584,17 +592,9 @@ def test_draining_last_pool_of_a_flavor_keeps_its_queues(pools: PooledContractSt
     pools.run(control.flavors.put("fast", ["p1"]))
     pools.create("q", _flavor="fast")
     before = pools.pool_of()
-    pool = pools.run(control.pools.get("p1"))
-    assert pool
-    draining = msgspec.structs.replace(pool, draining=True)
-    pools.run(control.pools.put(draining, canonical=pool.uri))
-
-    async def drain() -> list[Any]:
-        return [step async for step in pools.driver.jobs.drain("p1")]
-
     failed = dict(metrics.MOVES.rows())[("failed",)][0]
     try:
-        ((_, why),) = [step for step in pools.run(drain()) if step[0].project == pools.project]
+        ((_, why),) = [step for step in drained(pools, "p1") if step[0].project == pools.project]
         assert isinstance(why, errors.CannotMove)
         assert '"fast" has no other pool' in why.text
         assert dict(metrics.MOVES.rows())[("failed",)] > [failed]
@@ -657,11 +657,7 @@ def test_queues_are_spread_by_weight_and_by_flavor(pools_uri: str, project: str)
         names = [f"q{number:02}" for number in range(30)]
         for name in names:
             pools.post(name, queue=name)
-        first, second = (pools.run(control.pools.get(name)) for name in ("p1", "p2"))
-        assert first
-        assert second
-        heavy = msgspec.structs.replace(first, weight=200)
-        pools.run(control.pools.put(heavy, canonical=first.uri))
+        change_pool(pools, "p1", weight=200)
         assert all(isinstance(outcome, int) for _, outcome in spread(pools))
         assert counts(pools) == [0, 20, 10]
         assert spread(pools) == []
@@ -680,10 +676,7 @@ def test_queues_are_spread_by_weight_and_by_flavor(pools_uri: str, project: str)
 def test_rebalance_stops_when_its_job_is_removed(pools: PooledContractStore) -> None:
     for number in range(20):
         pools.post("x", queue=f"q{number}")
-    pool = pools.run(pools.driver.control.pools.get("p1"))
-    assert pool
-    idle = msgspec.structs.replace(pool, weight=0)
-    pools.run(pools.driver.control.pools.put(idle, canonical=pool.uri))
+    change_pool(pools, "p1", weight=0)
     pools.run(pools.driver.control.jobs.put(REBALANCE_JOB, Job(running=True)))
 
     async def begun() -> int:

@@ -17,7 +17,6 @@ from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import NewMessage
 from zaqar_redis.spark.jobs import redrive
 from zaqar_redis.spark.jobs.redrive import RedriveSettings
-from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.jobs.running import JobRefused
 from zaqar_redis.spark.reading.group_lease import GroupLease
 from zaqar_redis.spark.stores import StoreConfig
@@ -25,6 +24,7 @@ from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
 from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
 
 DEAD = "dead"
+_SEEN = "dead letters seen"
 RETRY = "get_json_object(cast(body as string), '$.kind') = 'retry'"
 
 
@@ -35,13 +35,7 @@ def source_options(store: SparkTestStore) -> dict[str, str]:
 def run_redrive(spark: SparkSession, store: SparkTestStore, **how: Any) -> dict[str, int]:
     """Redrives; returns the non-zero counts by outcome."""
     report = redrive.redrive(spark, DEAD, source_options(store), RedriveSettings(**how))
-    return counts(report)
-
-
-def counts(report: JobReport) -> dict[str, int]:
-    parts = report.counts["dead letters seen"]
-    assert isinstance(parts, dict)
-    return {outcome: number for outcome, number in parts.items() if number}
+    return commands.parts(report, _SEEN)
 
 
 def post_dead_letters(
@@ -123,7 +117,7 @@ def test_dead_letters_without_existing_origin_stay(
     post_dead_letters(store, "b", "c", origin="gone")
     store.post("d", queue=DEAD)
     report = redrive.redrive(spark, DEAD, source_options(store))
-    assert counts(report) == {"moved": 1, "no origin": 3}
+    assert commands.parts(report, _SEEN) == {"moved": 1, "no origin": 3}
     assert report.details["queues"] == {
         "q": {"moved": 1},
         "gone": {"no origin": 2},
