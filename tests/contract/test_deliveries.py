@@ -40,6 +40,10 @@ class Taker:
         self.after = b"0"
 
     @property
+    def _at(self) -> tuple[str, str]:
+        return self._store.project, self._queue
+
+    @property
     def _deliveries(self) -> Deliveries:
         store, queue = self._store, self._queue
         (driver,) = [each for each in _stores(store) if _has_queue(store, each, queue)]
@@ -47,22 +51,13 @@ class Taker:
         return driver.deliveries
 
     def take(self) -> bool:
-        store = self._store
-        return store.run(self._deliveries.take(store.project, self._queue, self._lease))
+        return self._store.run(self._deliveries.take(*self._at, self._lease))
 
     def maybe_step(
         self, settled: SettledDeliveries = NOTHING, limit: int = 100
     ) -> DeliveryStep | None:
-        store = self._store
-        step = store.run(
-            self._deliveries.step(
-                store.project,
-                self._queue,
-                self._lease,
-                settled,
-                DeliveryReads(self.after, limit, 100),
-            )
-        )
+        reads = DeliveryReads(self.after, limit, 100)
+        step = self._store.run(self._deliveries.step(*self._at, self._lease, settled, reads))
         if step is not None and step.entries:
             self.after = step.entries[-1].id
         return step
@@ -73,14 +68,10 @@ class Taker:
         return found
 
     def backlog(self, subscription: str, after: str = "") -> Sequence[PendingDelivery]:
-        store = self._store
-        return store.run(
-            self._deliveries.backlog(store.project, self._queue, subscription, after, 100)
-        )
+        return self._store.run(self._deliveries.backlog(*self._at, subscription, after, 100))
 
     def waiting(self, limit: int = 100) -> Sequence[str]:
-        store = self._store
-        return store.run(self._deliveries.waiting(store.project, self._queue, "", limit))
+        return self._store.run(self._deliveries.waiting(*self._at, "", limit))
 
     def hints(self) -> Sequence[str]:
         """Returns the list of those that come from now on."""
@@ -100,12 +91,10 @@ class Taker:
             self.step()
 
     def release(self) -> None:
-        store = self._store
-        store.run(self._deliveries.release(store.project, self._queue, self._lease))
+        self._store.run(self._deliveries.release(*self._at, self._lease))
 
     def made(self, *ids: str) -> int:
-        store = self._store
-        return store.run(self._deliveries.made(store.project, self._queue, ids))
+        return self._store.run(self._deliveries.made(*self._at, ids))
 
     def is_due(self, late_ms: int = 0) -> bool:
         deliveries = self._deliveries
@@ -113,7 +102,7 @@ class Taker:
         async def found() -> list[tuple[str, str]]:
             return [each async for each in deliveries.due(late_ms)]
 
-        return (self._store.project, self._queue) in self._store.run(found())
+        return self._at in self._store.run(found())
 
 
 def _stores(store: ContractStore) -> list[Driver]:
@@ -138,11 +127,9 @@ def of_subscriptions(store: ContractStore) -> SubscriptionDeliveries:
 def subscribe(
     store: ContractStore, subscriber: str = HOOK, ttl: int = 600, queue: str = "q", **how: Any
 ) -> str:
-    id = store.run(
-        store.subscriptions.create(
-            store.project, queue, subscriber, ttl=ttl, options={}, **{"delivers": True, **how}
-        )
-    )
+    how = {"delivers": True, **how}
+    create = store.subscriptions.create
+    id = store.run(create(store.project, queue, subscriber, ttl=ttl, options={}, **how))
     assert id
     return id
 
