@@ -623,11 +623,7 @@ def test_entry_expires_with_the_last_of_its_messages(
 ) -> None:
     update(store, subscription, ttl=10 * TTL)
     messages = [NewMessage(b'"a"', ttl=60, delay=0), NewMessage(b'"b"', ttl=5 * TTL, delay=0)]
-    store.run(
-        store.driver.messages.post(
-            store.project, "q", messages, client="", default_ttl=TTL, size=0, idempotency_key=None
-        )
-    )
+    store.send(messages)
     store.clock.tick(2 * TTL)
     store.sweep(0)
     assert entered(taker.step()) == ["a", "b"]

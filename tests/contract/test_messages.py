@@ -20,12 +20,7 @@ def _idempotency_key(
 
 
 def _post_one(store: ContractStore, message: NewMessage) -> str:
-    posted = store.run(
-        store.driver.messages.post(
-            store.project, "q", [message], client=CLIENT, default_ttl=TTL, size=0
-        )
-    )
-    return posted.ids[0]
+    return store.send([message]).ids[0]
 
 
 def test_messages_are_listed_in_the_order_of_posting(store: ContractStore) -> None:

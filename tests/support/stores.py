@@ -299,14 +299,23 @@ class ContractStore:
         idempotency_key: IdempotencyKey | None = None,
         attributes: Attributes | None = None,
     ) -> PostResult:
+        new = new_messages(bodies, ttl, delay)
+        messages = [msgspec.structs.replace(each, attributes=attributes) for each in new]
+        return self.send(messages, queue, client, size, idempotency_key)
+
+    def send(
+        self,
+        messages: Sequence[NewMessage],
+        queue: str = "q",
+        client: str = CLIENT,
+        size: int = 0,
+        idempotency_key: IdempotencyKey | None = None,
+    ) -> PostResult:
         return self.run(
             self.driver.messages.post(
                 self.project,
                 queue,
-                [
-                    msgspec.structs.replace(each, attributes=attributes)
-                    for each in new_messages(bodies, ttl, delay)
-                ],
+                messages,
                 client=client,
                 default_ttl=TTL,
                 size=size,
