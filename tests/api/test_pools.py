@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -562,9 +564,11 @@ def test_service_on_a_foreign_pool_starts_only_with_adopt(
     operator.send("q", "other")
     store = operator.stores[0]
     owner = _owner(store)
-    refusal = CommandLine(["--storage", store.uri]).refused("serve", "--bind", "127.0.0.1:1")
-    assert store.uri in refusal
-    assert "--adopt" in refusal
+    serve = [sys.executable, "-m", "zaqar_redis.cli.main", "serve", "--storage", store.uri]
+    refusal = subprocess.run([*serve, "--bind", "127.0.0.1:1"], capture_output=True, text=True)
+    assert refusal.returncode == 1
+    assert store.uri in refusal.stderr
+    assert "--adopt" in refusal.stderr
     assert _owner(store) == owner
     with servers.service(store.uri, "--adopt") as service:
         assert _owner(store) not in (None, owner)
