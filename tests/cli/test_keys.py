@@ -173,7 +173,7 @@ def test_changes_are_in_the_audit_log_of_the_configuration(
     shell: CommandLine, tmp_path: Path
 ) -> None:
     log = tmp_path / "audit.log"
-    with (tmp_path / "service.conf").open("a") as config:
+    with (tmp_path / "zaqar_redis.conf").open("a") as config:
         config.write(f"[audit]\npath = {log}\n")
     key = shell.shown("key", "create", "billing", "--project", "shop")["id"]
     for verb in ("show", "rotate", "disable", "enable"):
@@ -193,7 +193,7 @@ def test_changes_are_in_the_audit_log_of_the_configuration(
 def test_secret_is_shown_when_the_audit_log_cannot_be_written(
     shell: CommandLine, tmp_path: Path
 ) -> None:
-    with (tmp_path / "service.conf").open("a") as config:
+    with (tmp_path / "zaqar_redis.conf").open("a") as config:
         config.write("[audit]\npath = /dev/full\n")
     created = shell.run("key", "create", "billing", "-f", "json")
     key = json.loads(created.stdout)
