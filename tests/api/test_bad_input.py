@@ -105,8 +105,10 @@ WRONG: list[tuple[bytes, str]] = [
     (b'{"messages": {}}', "messages"),
     (b'{"messages": "x"}', "messages"),
     (b'{"messages": ["x"]}', "messages"),
-    (b'{"messages": [null]}', "messages"),
-    (b'{"messages": [[1]]}', "messages"),
+    *(
+        (b'{"messages": [{"body": 1}, %s]}' % item, "messages[1]")
+        for item in (b'"x"', b"1", b"null", b"true", b'["body"]', b"1.5")
+    ),
     (b'{"messages": [{}]}', "body"),
     (b'{"messages": [{"ttl": 60}]}', "body"),
     (b'{"messages": [{"body": 1, "ttl": "60"}]}', "ttl"),
@@ -120,6 +122,7 @@ WRONG: list[tuple[bytes, str]] = [
     (b'{"messages": [{"body": 1}, {"body": 2, "ttl": -1}]}', "ttl"),
     (b"[]", "object"),
     (b'["messages"]', "object"),
+    (b'[["messages"]]', "object"),
     (b'[{"body": 1, "ttl": 60}]', "object"),
 ]
 

@@ -173,13 +173,6 @@ def test_pop_messages(api: ZaqarTestClient) -> None:
     assert api.pop("q", 1).json() == {"messages": []}
 
 
-def test_pop_skips_claimed_messages(api: ZaqarTestClient) -> None:
-    api.send("q", *range(4))
-    api.hold("q", 2)
-    assert [item["body"] for item in api.pop("q", 4).json()["messages"]] == [2, 3]
-    assert api.counts("q") == (0, 2, 2)
-
-
 def test_pop_of_a_missing_queue(api: ZaqarTestClient) -> None:
     answer = api.pop("q", 1)
     assert (answer.status_code, answer.json()) == (200, {"messages": []})

@@ -32,11 +32,6 @@ def test_post_messages(api: ZaqarTestClient) -> None:
     ]
 
 
-def test_post_creates_the_queue(api: ZaqarTestClient) -> None:
-    api.send("q", 1)
-    assert [queue["name"] for queue in api.get("/queues").json()["queues"]] == ["q"]
-
-
 BODIES: list[Any] = [
     None,
     True,
@@ -121,8 +116,7 @@ def _sized(size: int) -> bytes:
 
 @pytest.mark.parametrize("chunked", [False, True])
 @pytest.mark.parametrize(
-    ("size", "status"),
-    [(262143, 201), (262144, 201), (262145, 400), (300 * 1024, 400)],
+    ("size", "status"), [(262143, 201), (262144, 201), (262145, 400), (300 * 1024, 400)]
 )
 def test_size_of_a_request(api: ZaqarTestClient, size: int, status: int, chunked: bool) -> None:
     content = _sized(size)

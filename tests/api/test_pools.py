@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import redis
 
 from tests.api.client import ZaqarTestClient, refused
 from tests.support import servers
+from tests.support.command_line import CommandLine
 
 ADMIN: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
 
@@ -202,9 +202,7 @@ def test_store_cannot_be_two_pools_by_different_uris(operator: OperatorClient) -
     assert other.status_code == 201
 
 
-def test_passwords_are_masked_and_masked_uris_are_accepted_back(
-    operator: OperatorClient,
-) -> None:
+def test_passwords_are_masked_and_masked_uris_are_accepted_back(operator: OperatorClient) -> None:
     with operator.stores[0].client() as client:
         client.config_set("requirepass", "open-sesame")
     try:
@@ -527,21 +525,7 @@ def test_store_of_another_installation_must_be_adopted_as_a_pool(
     assert operator.pool("one", adopt=True).status_code == 201
     assert [operator.bodies(f"q{number}") for number in range(13)] == [[n] for n in range(13)]
     assert operator.shown("one")["queues"] == 13
-    check = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "zaqar_redis.cli.main",
-            "check",
-            "--storage",
-            operator.default_store.uri,
-            "-f",
-            "json",
-        ],
-        capture_output=True,
-        check=True,
-    )
-    assert json.loads(check.stdout) == []
+    assert CommandLine(["--storage", operator.default_store.uri]).shown("check") == []
 
 
 def test_unmarked_store_with_queues_is_refused_as_a_pool(operator: OperatorClient) -> None:

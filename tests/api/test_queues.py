@@ -48,14 +48,6 @@ def test_delete_is_idempotent(api: ZaqarTestClient) -> None:
     assert api.get("/queues").json()["queues"] == []
 
 
-def test_delete_removes_the_messages(api: ZaqarTestClient) -> None:
-    (message,) = api.send("q", 1)
-    api.request("DELETE", "/queues/q")
-    assert api.bodies("q") == []
-    assert api.message("q", message).status_code == 404
-    assert api.counts("q") == (0, 0, 0)
-
-
 @pytest.mark.parametrize("content", [b"[]", b'["a"]', b"1", b'"x"', b"null", b"true"])
 def test_metadata_must_be_an_object(api: ZaqarTestClient, content: bytes) -> None:
     answer = api.request("PUT", "/queues/q", content=content)
@@ -263,15 +255,6 @@ def test_purge_of_a_missing_queue(api: ZaqarTestClient) -> None:
 )
 def test_purge_of_unknown_resource_types_is_refused(api: ZaqarTestClient, document: object) -> None:
     refused(api.request("POST", "/queues/q/purge", document), 400, "resource_types")
-
-
-def test_ranks_continue_after_a_purge(api: ZaqarTestClient) -> None:
-    (before,) = api.send("q", 1)
-    api.request("POST", "/queues/q/purge")
-    (after,) = api.send("q", 2)
-    assert before != after
-    assert api.message("q", before).status_code == 404
-    assert api.bodies("q", marker=before) == [2]
 
 
 def test_recreated_queue_has_nothing_of_the_deleted_one(api: ZaqarTestClient) -> None:

@@ -144,8 +144,8 @@ def test_errors_end_a_line_and_documents_are_as_stock_sends_them(api: ZaqarTestC
         assert api.get(path).content.endswith(b'"}\n')
 
 
-def test_options_lists_the_methods(api: ZaqarTestClient) -> None:
-    answer = api.request("OPTIONS", "/queues/q")
+def test_options_lists_the_methods_without_identity_headers(api: ZaqarTestClient) -> None:
+    answer = api.http.options(f"{api.url}/v2/queues/q")
     assert answer.status_code == 200
     allowed = set(answer.headers["Allow"].split(", "))
     assert {"GET", "PUT", "PATCH", "DELETE"} <= allowed

@@ -94,12 +94,8 @@ def test_expiry_is_normalised(rich: ZaqarTestClient, given: str, shown: str) -> 
 @pytest.mark.parametrize(
     "expires",
     [
-        "",
-        "tomorrow",
-        "2001-01-01T00:00:00",
-        "9999-12-31T23:59:59-10:00",
-        "0001-01-01T00:00:00+10:00",
-        "2090-13-01T00:00:00",
+        *("", "tomorrow", "2001-01-01T00:00:00", "9999-12-31T23:59:59-10:00"),
+        *("0001-01-01T00:00:00+10:00", "2090-13-01T00:00:00"),
     ],
 )
 def test_expiry_must_be_in_the_future(rich: ZaqarTestClient, expires: str) -> None:
@@ -124,6 +120,7 @@ def test_expiry_must_be_in_the_future(rich: ZaqarTestClient, expires: str) -> No
         ({"expires": ["x"]}, "expires"),
         ([], "object"),
         (["messages"], "object"),
+        ([{"paths": ["messages"]}], "object"),
         ("x", "object"),
     ],
 )
@@ -175,18 +172,18 @@ def test_unsigned_methods_are_refused(rich: ZaqarTestClient) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/queues",
-        "/queues/q",
-        "/queues/q/stats",
-        "/queues/q/claims/x",
-        "/queues/qq/messages",
-        "/queues/other/messages",
-        "/queues/messages/messages",
-        "/ping",
+        *("/queues", "/queues/q", "/queues/q/stats", "/queues/q/claims/x", "/queues/qq/messages"),
+        *("/queues/other/messages", "/queues/messages/messages", "/ping", "/queues/q/message"),
+        *("/queues/q/messages-more", "/queues/q/messagesX"),
     ],
 )
 def test_unsigned_paths_are_refused(rich: ZaqarTestClient, path: str) -> None:
     _refused(_use(rich, _share(rich), "GET", path))
+
+
+def test_encoded_slash_leads_to_no_other_path(rich: ZaqarTestClient) -> None:
+    path = "/queues/q/messages%2F..%2Fclaims"
+    assert _use(rich, _share(rich), "GET", path).status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -198,6 +195,16 @@ def test_signed_path_allows_itself_and_paths_below(
 ) -> None:
     signed = _sign(_share(rich) | {"paths": ["/v2/queues/q"]})
     assert _use(rich, signed, "GET", path).status_code == (200 if opens else 404)
+
+
+@pytest.mark.parametrize(
+    ("queue", "opens"), [("a.b", True), *((name, False) for name in ("aXb", "a-b", "a.bc", "xa.b"))]
+)
+def test_signed_path_is_not_a_pattern(rich: ZaqarTestClient, queue: str, opens: bool) -> None:
+    for name in ("a.b", queue):
+        rich.send(name, name)
+    answer = _use(rich, _share(rich, "a.b"), "GET", f"/queues/{queue}/messages")
+    assert answer.status_code == (200 if opens else 404)
 
 
 def test_signature_is_valid_for_one_project(rich: ZaqarTestClient) -> None:

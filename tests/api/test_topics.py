@@ -154,8 +154,7 @@ def test_topic_is_not_reached_as_a_queue(api: ZaqarTestClient, path: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("method", "path"),
-    [("POST", "claims"), ("GET", "claims"), ("GET", "peek"), ("POST", "move")],
+    ("method", "path"), [("POST", "claims"), ("GET", "claims"), ("GET", "peek"), ("POST", "move")]
 )
 def test_topics_have_no_claims(api: ZaqarTestClient, method: str, path: str) -> None:
     assert api.request(method, f"/topics/t/{path}", {}).status_code == 404

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -55,19 +55,35 @@ def _claim(api: ZaqarTestClient, queue: str, wait: object, **params: Any) -> htt
     return api.request("POST", f"/queues/{queue}/claims", wait=wait, **params)
 
 
+def _bodies(answer: httpx.Response) -> list[Any]:
+    return [message["body"] for message in answer.json()["messages"]]
+
+
+Begin = Callable[..., "Future[httpx.Response]"]
+
+
+@pytest.fixture
+def begin(threads: ThreadPoolExecutor, redis_server: Backend, api: ZaqarTestClient) -> Begin:
+    """A function that sends a request which waits for messages in the queue "q"."""
+
+    def begin(
+        send: Callable[..., httpx.Response], *arguments: Any, **params: Any
+    ) -> Future[httpx.Response]:
+        begun = threads.submit(send, *arguments, **params)
+        _wait_until_watched(redis_server, api, "q")
+        return begun
+
+    return begin
+
+
 def test_a_claim_answers_after_a_post(
-    api: ZaqarTestClient,
-    other: ZaqarTestClient,
-    threads: ThreadPoolExecutor,
-    redis_server: Backend,
+    api: ZaqarTestClient, other: ZaqarTestClient, begin: Begin
 ) -> None:
-    waiting = threads.submit(_claim, api, "q", 300)
-    _wait_until_watched(redis_server, api, "q")
+    waiting = begin(_claim, api, "q", 300)
     assert not waiting.done()
     other.send("q", "news")
     answer = waiting.result(60)
-    assert answer.status_code == 201
-    assert [message["body"] for message in answer.json()["messages"]] == ["news"]
+    assert (answer.status_code, _bodies(answer)) == (201, ["news"])
     assert api.counts("q") == (0, 1, 1)
 
 
@@ -92,45 +108,31 @@ def test_a_listing_that_has_more_behind_what_it_cannot_show_does_not_wait_before
 
 
 def test_a_listing_answers_after_a_post(
-    api: ZaqarTestClient,
-    other: ZaqarTestClient,
-    threads: ThreadPoolExecutor,
-    redis_server: Backend,
+    api: ZaqarTestClient, other: ZaqarTestClient, begin: Begin
 ) -> None:
     (last,) = other.send("q", "old")
-    waiting = threads.submit(api.list, "q", wait=300, echo=False, marker=last)
-    _wait_until_watched(redis_server, api, "q")
+    waiting = begin(api.list, "q", wait=300, echo=False, marker=last)
     other.send("q", "news")
-    answer = waiting.result(60)
-    assert [message["body"] for message in answer.json()["messages"]] == ["news"]
+    assert _bodies(waiting.result(60)) == ["news"]
 
 
 def test_waiting_listing_ignores_own_messages(
-    api: ZaqarTestClient,
-    other: ZaqarTestClient,
-    threads: ThreadPoolExecutor,
-    redis_server: Backend,
+    api: ZaqarTestClient, other: ZaqarTestClient, begin: Begin
 ) -> None:
-    waiting = threads.submit(api.list, "q", wait=300, echo=False)
-    _wait_until_watched(redis_server, api, "q")
+    waiting = begin(api.list, "q", wait=300, echo=False)
     api.send("q", "mine")
     with pytest.raises(TimeoutError):
         waiting.result(0.3)
     other.send("q", "yours")
-    answer = waiting.result(60)
-    assert [message["body"] for message in answer.json()["messages"]] == ["yours"]
+    assert _bodies(waiting.result(60)) == ["yours"]
 
 
 def test_a_claim_answers_when_another_is_released(
-    api: ZaqarTestClient,
-    other: ZaqarTestClient,
-    threads: ThreadPoolExecutor,
-    redis_server: Backend,
+    api: ZaqarTestClient, other: ZaqarTestClient, begin: Begin
 ) -> None:
     other.send("q", 1)
     claim, _ = other.hold("q")
-    waiting = threads.submit(_claim, api, "q", 300)
-    _wait_until_watched(redis_server, api, "q")
+    waiting = begin(_claim, api, "q", 300)
     assert not waiting.done()
     other.release("q", claim)
     assert waiting.result(60).status_code == 201
@@ -143,7 +145,7 @@ def test_end_of_a_delay_answers_a_waiting_request(api: ZaqarTestClient, verb: st
     api.send("q", "later")
     answer = _claim(api, "q", 300) if verb == "claim" else api.list("q", wait=300)
     assert time.monotonic() - since > 0.9
-    assert [message["body"] for message in answer.json()["messages"]] == ["later"]
+    assert _bodies(answer) == ["later"]
 
 
 def test_wait_with_available_messages_answers_at_once(api: ZaqarTestClient) -> None:
@@ -161,11 +163,8 @@ def test_wait_that_times_out_answers_as_without_wait(api: ZaqarTestClient) -> No
     assert api.get("/queues").json()["queues"] == []
 
 
-def test_one_message_answers_one_claim(
-    api: ZaqarTestClient, threads: ThreadPoolExecutor, redis_server: Backend
-) -> None:
-    waiting = [threads.submit(_claim, api.another_client(), "q", 300, limit=1) for _ in range(4)]
-    _wait_until_watched(redis_server, api, "q")
+def test_one_message_answers_one_claim(api: ZaqarTestClient, begin: Begin) -> None:
+    waiting = [begin(_claim, api.another_client(), "q", 300, limit=1) for _ in range(4)]
     api.send("q", 1)
     servers.wait_for(lambda: any(answer.done() for answer in waiting), "an answer")
     time.sleep(1)
@@ -176,28 +175,21 @@ def test_one_message_answers_one_claim(
     assert sorted(answer.json()["messages"][0]["body"] for answer in answers) == [1, 2, 3, 4]
 
 
-def test_as_many_messages_answer_as_many_waiting_claims(
-    api: ZaqarTestClient, threads: ThreadPoolExecutor, redis_server: Backend
-) -> None:
-    waiting = [threads.submit(_claim, api.another_client(), "q", 300, limit=1) for _ in range(4)]
-    _wait_until_watched(redis_server, api, "q")
+def test_as_many_messages_answer_as_many_waiting_claims(api: ZaqarTestClient, begin: Begin) -> None:
+    waiting = [begin(_claim, api.another_client(), "q", 300, limit=1) for _ in range(4)]
     api.send("q", 1, 2, 3, 4)
     bodies = [answer.result(60).json()["messages"][0]["body"] for answer in waiting]
     assert sorted(bodies) == [1, 2, 3, 4]
 
 
-def test_wait_is_not_ended_by_post_to_another_queue(
-    api: ZaqarTestClient, threads: ThreadPoolExecutor, redis_server: Backend
-) -> None:
-    waiting = threads.submit(_claim, api, "q", 300)
-    _wait_until_watched(redis_server, api, "q")
+def test_wait_is_not_ended_by_post_to_another_queue(api: ZaqarTestClient, begin: Begin) -> None:
+    waiting = begin(_claim, api, "q", 300)
     api.send("r", 1)
     api.another_client(f"{api.project}-2").send("q", 1)
     with pytest.raises(TimeoutError):
         waiting.result(1)
     api.send("q", "own")
-    answer = waiting.result(60)
-    assert [message["body"] for message in answer.json()["messages"]] == ["own"]
+    assert _bodies(waiting.result(60)) == ["own"]
 
 
 @pytest.mark.parametrize(
@@ -233,15 +225,10 @@ def narrow(redis_server: Backend) -> Iterator[servers.RunningService]:
 
 
 def test_wait_over_max_waiting_answers_503(
-    http: httpx.Client,
-    narrow: servers.RunningService,
-    project: str,
-    threads: ThreadPoolExecutor,
-    redis_server: Backend,
+    http: httpx.Client, narrow: servers.RunningService, project: str, begin: Begin
 ) -> None:
     api = ZaqarTestClient(http, narrow.url, project)
-    waiting = threads.submit(_claim, api, "q", 300)
-    _wait_until_watched(redis_server, api, "q")
+    waiting = begin(_claim, api, "q", 300)
     for answer in (_claim(api, "q", 1), api.list("q", wait=1)):
         refused(answer, 503, "wait")
         assert int(answer.headers["Retry-After"]) >= 1

@@ -58,9 +58,9 @@ class KeyOperator(CommandLine):
 @contextlib.contextmanager
 def key_operator(uri: str) -> Iterator[KeyOperator]:
     with tempfile.TemporaryDirectory(prefix="zr-keys-") as folder:
-        config = Path(folder) / "keys.conf"
-        config.write_text(f"[auth]\nseal_key = {OPTIONS['auth']['seal_key']}\n")
-        yield KeyOperator(["--storage", uri, "--config-file", str(config)])
+        text = f"[auth]\nseal_key = {OPTIONS['auth']['seal_key']}\n"
+        config = servers.config_file(Path(folder), text)
+        yield KeyOperator(["--storage", uri, "--config-file", config])
 
 
 class KeyClient:

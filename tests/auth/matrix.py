@@ -74,15 +74,8 @@ OF_NO_PROJECT = frozenset(("home:get", "flavors:get_all", "flavors:get"))
 PUBLIC = frozenset(
     (
         *(
-            "/",
-            "/v2",
-            "/health",
-            "/healthcheck",
-            "/healthcheck/live",
-            "/healthcheck/ready",
-            "/v2/ping",
-            "/openapi.json",
-            "/v2/ws",
+            *("/", "/v2", "/health", "/healthcheck", "/healthcheck/live", "/healthcheck/ready"),
+            *("/v2/ping", "/openapi.json", "/v2/ws"),
         ),
         *("/console", "/console/", "/console/{name}", "/console/about", "/api/{method}"),
     )

@@ -46,9 +46,7 @@ class AuditedService:
 
 @pytest.fixture(scope="module", params=in_gate(["json", "cadf"]))
 def audited(
-    request: pytest.FixtureRequest,
-    redis_server: Backend,
-    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest, redis_server: Backend, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AuditedService]:
     log = tmp_path_factory.mktemp("audit") / "audit.log"
     options = {"audit": {"path": log, "format": request.param, "actions": "queues:*"}}
@@ -183,9 +181,7 @@ class AuditedRoles:
 
 @pytest.fixture(scope="module")
 def roles(
-    redis_server: Backend,
-    provider: OpenIdProvider,
-    tmp_path_factory: pytest.TempPathFactory,
+    redis_server: Backend, provider: OpenIdProvider, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AuditedRoles]:
     log = tmp_path_factory.mktemp("audit") / "audit.log"
     options = openid.options(provider, roles="reader=reader, member=member, admin=admin")

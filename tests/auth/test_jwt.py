@@ -116,10 +116,7 @@ REFUSED: dict[str, tuple[Callable[[OpenIdProvider], str], str]] = {
     "no signature": (lambda it: without_signature(it, "ES256"), "not valid"),
     "HMAC by the public key": (by_public_key, "algorithm"),
     "HMAC by a published secret": (by_published_secret, "algorithm"),
-    "algorithm of another key": (
-        lambda it: by_own_key(it, kid="rsa"),
-        "algorithm",
-    ),
+    "algorithm of another key": (lambda it: by_own_key(it, kid="rsa"), "algorithm"),
     "algorithm is a list": (
         lambda it: f"{encoded({'alg': ['ES256'], 'kid': 'first'})}.e30.e30",
         "algorithm",
@@ -233,9 +230,7 @@ def test_new_key_is_accepted_soon_and_a_warm_token_until_it_expires(
     servers.wait_for(lambda: ask(short_lived).status_code == 401, "the token to expire")
 
 
-def test_unreachable_provider_is_answered_503_unless_token_is_warm(
-    redis_server: Backend,
-) -> None:
+def test_unreachable_provider_is_answered_503_unless_token_is_warm(redis_server: Backend) -> None:
     provider = OpenIdProvider()
     provider.add_key("first")
     provider.start()
@@ -356,13 +351,11 @@ def test_settings_that_cannot_work_are_refused(
 def test_service_does_not_start_with_a_strategy_that_cannot_work(
     tmp_path: Path, text: str, why: str
 ) -> None:
-    file = tmp_path / "zaqar_redis.conf"
-    file.write_text(text)
-    assert why in service_factory.problems(conf.load([], [str(file)]))
+    file = servers.config_file(tmp_path, text)
+    assert why in service_factory.problems(conf.load([], [file]))
 
 
 def test_symmetric_algorithm_is_no_value_of_the_option(tmp_path: Path) -> None:
-    file = tmp_path / "zaqar_redis.conf"
-    file.write_text("[auth:jwt]\nalgorithms = ES256, HS256\n")
+    file = servers.config_file(tmp_path, "[auth:jwt]\nalgorithms = ES256, HS256\n")
     with pytest.raises(errors.BadConfiguration, match="HS256"):
-        conf.load([], [str(file)])
+        conf.load([], [file])

@@ -117,20 +117,11 @@ def test_schemes_are_read_in_any_case(client: KeyClient, member: IssuedKey) -> N
 @pytest.mark.parametrize(
     "wrong",
     [
-        "Bearer zk_{id}.{secret}x",
-        "Bearer zk_{id}.",
-        "Bearer zk_{id}",
-        "Bearer zk_{id}:{secret}",
-        "Bearer zk_00000000000000000000.{secret}",
-        "Bearer zk_{id}.{secret} more",
-        "Bearer zk_{id}.\xff\x80",
-        "Bearer {id}.{secret}",
-        "Basic emtf!!",
-        "Basic emtf",
-        "Basic zk_{id}:{secret}",
-        "Digest zk_{id}.{secret}",
-        "zk_{id}.{secret}",
-        "",
+        *("Bearer zk_{id}.{secret}x", "Bearer zk_{id}.", "Bearer zk_{id}"),
+        *("Bearer zk_{id}:{secret}", "Bearer zk_00000000000000000000.{secret}"),
+        *("Bearer zk_{id}.{secret} more", "Bearer zk_{id}.\xff\x80", "Bearer {id}.{secret}"),
+        *("Basic emtf!!", "Basic emtf", "Basic zk_{id}:{secret}", "Digest zk_{id}.{secret}"),
+        *("zk_{id}.{secret}", ""),
     ],
 )
 def test_malformed_and_wrong_credentials_are_refused(
@@ -470,15 +461,8 @@ def _garbage(client: KeyClient, request: httpx.Request) -> None:
 
 
 TAMPERING: tuple[Callable[[KeyClient, httpx.Request], None], ...] = (
-    _changed_body,
-    _changed_query,
-    _changed_path,
-    _changed_method,
-    _added_project,
-    _without_digest,
-    _other_signature,
-    _two_signatures,
-    _garbage,
+    *(_changed_body, _changed_query, _changed_path, _changed_method, _added_project),
+    *(_without_digest, _other_signature, _two_signatures, _garbage),
 )
 
 
@@ -566,10 +550,7 @@ def test_key_that_was_changed_in_the_store_is_refused(
 def test_unavailable_store_of_keys_is_no_wrong_key(redis_server: Backend) -> None:
     with servers.redis_server() as control, key_operator(control.uri) as operator:
         key = operator.create(project="p")
-        options = OPTIONS | {
-            "DEFAULT": {"pooling": False},
-            "storage": {"control_uri": control.uri},
-        }
+        options = OPTIONS | {"DEFAULT": {"pooling": False}, "storage": {"control_uri": control.uri}}
         with (
             servers.service(redis_server.uri, options=options) as service,
             contextlib.closing(KeyClient(service, WAYS[HOT])) as client,

@@ -35,9 +35,9 @@ def identity(*roles: str, project: str = "p", rights: tuple[Right, ...] = ()) ->
     return Identity(project, "someone", with_implied(frozenset(roles)), rights)
 
 
-def is_allowed(who: Identity, action: str, project: str = "p", queue: str = "") -> bool:
+def is_allowed(who: Identity, action: str, queue: str = "") -> bool:
     try:
-        PolicyEnforcer().authorize(who, action, project, queue)
+        PolicyEnforcer().authorize(who, action, "p", queue)
     except errors.Forbidden:
         return False
     return True
@@ -46,10 +46,13 @@ def is_allowed(who: Identity, action: str, project: str = "p", queue: str = "") 
 def with_file(folder: Path, text: str) -> PolicyEnforcer:
     file = folder / "policy.yaml"
     file.write_text(text)
-    options = folder / "zaqar_redis.conf"
-    options.write_text(f"[oslo_policy]\npolicy_file = {file}\n")
+    return named(folder, str(file))
+
+
+def named(folder: Path, file: str) -> PolicyEnforcer:
+    options = servers.config_file(folder, f"[oslo_policy]\npolicy_file = {file}\n")
     conf = cfg.ConfigOpts()
-    conf([], default_config_files=[str(options)], default_config_dirs=[])
+    conf([], default_config_files=[options], default_config_dirs=[])
     return PolicyEnforcer(conf)
 
 
@@ -59,29 +62,12 @@ def test_rules_have_the_names_of_stock_zaqar() -> None:
 
 
 @pytest.mark.parametrize(
-    ("roles", "action", "allowed"),
-    [
-        ((READER,), "messages:get_all", True),
-        ((READER,), "messages:create", False),
-        ((READER,), "claims:create", False),
-        ((MEMBER,), "messages:create", True),
-        ((MEMBER,), "pools:get_all", False),
-        ((MEMBER,), "health:get", False),
-        ((ADMIN,), "pools:create", True),
-        # As in stock Zaqar: whoever has any role in the project.
-        (("heat_stack_owner",), "messages:create", True),
-        (("heat_stack_owner", READER), "messages:create", False),
-        ((), "messages:create", True),
-    ],
+    ("roles", "allowed"),
+    [(("heat_stack_owner",), True), (("heat_stack_owner", READER), False), ((), True)],
 )
-def test_role_allows_what_is_documented(roles: tuple[str, ...], action: str, allowed: bool) -> None:
-    assert is_allowed(identity(*roles), action) == allowed
-
-
-def test_member_of_another_project_is_refused_and_administrator_is_not() -> None:
-    for action in ("queues:get", "messages:create"):
-        assert not is_allowed(identity(MEMBER), action, project="q")
-        assert is_allowed(identity(ADMIN), action, project="q")
+def test_any_role_but_that_of_a_reader_may_write(roles: tuple[str, ...], allowed: bool) -> None:
+    """As in stock Zaqar; what the roles of ours may do is in tests/auth/matrix.py."""
+    assert is_allowed(identity(*roles), "messages:create") == allowed
 
 
 @pytest.mark.parametrize(
@@ -135,12 +121,8 @@ def test_wrong_file_is_reported_at_the_start(tmp_path: Path, text: str, why: str
 
 
 def test_file_that_is_named_and_missing_is_reported(tmp_path: Path) -> None:
-    options = tmp_path / "zaqar_redis.conf"
-    options.write_text("[oslo_policy]\npolicy_file = missing.yaml\n")
-    conf = cfg.ConfigOpts()
-    conf([], default_config_files=[str(options)], default_config_dirs=[])
     with pytest.raises(errors.BadConfiguration, match=r"there is no file missing\.yaml"):
-        PolicyEnforcer(conf)
+        named(tmp_path, "missing.yaml")
 
 
 def test_rule_of_the_operators_own_can_be_referred_to(tmp_path: Path) -> None:

@@ -274,10 +274,7 @@ async def _is_sent(nodes: Sequence[Any]) -> bool:
 def test_client_that_is_closed_while_it_reads_the_slots_ends(cluster: RedisCluster) -> None:
     async def scenario() -> None:
         for number in range(200):
-            async with (
-                asyncio.timeout(60),
-                keyspace.connected(cluster.uri, PATIENT) as client,
-            ):
+            async with asyncio.timeout(60), keyspace.connected(cluster.uri, PATIENT) as client:
                 assert isinstance(client, ClusterClient)
                 client.read_again()
                 await asyncio.sleep(0.0002 * (number % 20))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -30,24 +31,26 @@ def store_shell(server: servers.RedisServer) -> CommandLine:
     return CommandLine(["--storage", server.uri])
 
 
-@pytest.fixture(params=in_gate(["storage", "url"], "url"))
-def shell(request: pytest.FixtureRequest) -> Iterator[CommandLine]:
+@contextlib.contextmanager
+def target_of(kind: str) -> Iterator[list[str]]:
     with servers.redis_server() as server:
-        if request.param == "storage":
-            yield CommandLine(["--storage", server.uri])
-        else:
-            with servers.service(server.uri, options=ADMIN) as service:
-                yield CommandLine(["--url", service.url])
-
-
-@pytest.fixture(scope="module", params=["storage", "url"])
-def shared_target(request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    with servers.redis_server() as server:
-        if request.param == "storage":
+        if kind == "storage":
             yield ["--storage", server.uri]
         else:
             with servers.service(server.uri, options=ADMIN) as service:
                 yield ["--url", service.url]
+
+
+@pytest.fixture(params=in_gate(["storage", "url"], "url"))
+def shell(request: pytest.FixtureRequest) -> Iterator[CommandLine]:
+    with target_of(request.param) as found:
+        yield CommandLine(found)
+
+
+@pytest.fixture(scope="module", params=["storage", "url"])
+def shared_target(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    with target_of(request.param) as found:
+        yield found
 
 
 @pytest.fixture

@@ -36,17 +36,10 @@ def test_new_keys_are_a_pair_that_brokers_and_nodes_take(in_process: CommandLine
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ("--port", "65535"),
-        ("--port", "0"),
-        ("--high-water-mark", "0"),
-        ("--bind", "localhost"),
-    ],
+    [("--port", "65535"), ("--port", "0"), ("--high-water-mark", "0"), ("--bind", "localhost")],
 )
 def test_option_out_of_range_is_refused(in_process: CommandLine, words: tuple[str, str]) -> None:
-    outcome = in_process.run("bus-broker", *words)
-    assert outcome.returncode == 2
-    assert words[0] in outcome.stderr
+    assert words[0] in in_process.misused("bus-broker", *words)
 
 
 def test_address_of_others_is_refused_without_keys(in_process: CommandLine) -> None:

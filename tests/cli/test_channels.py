@@ -52,18 +52,13 @@ def cli_target(
     ):
         target_options = ["--url", service.url, "--api-key", KEY]
         if request.param == "storage":
-            lines = []
-            for group, values in OPTIONS.items():
-                lines += [f"[{group}]", *(f"{name} = {value}" for name, value in values.items())]
-            config = tmp_path_factory.mktemp("channels") / "zaqar_redis.conf"
-            config.write_text("\n".join(lines))
-            target_options = ["--storage", server.uri, "--config-file", str(config)]
+            folder = tmp_path_factory.mktemp("channels")
+            config = servers.config_file(folder, servers.config_text(OPTIONS))
+            target_options = ["--storage", server.uri, "--config-file", config]
         yield ChannelsCli(service, CommandLine(target_options))
 
 
-def test_channel_commands_with_connected_clients(
-    cli_target: ChannelsCli,
-) -> None:
+def test_channel_commands_with_connected_clients(cli_target: ChannelsCli) -> None:
     shell = cli_target.shell
 
     async def scenario() -> None:
@@ -196,8 +191,7 @@ def test_unreachable_store_is_reported_once() -> None:
 
 
 def test_disabled_channels_are_reported(tmp_path: Path) -> None:
-    config = tmp_path / "zaqar_redis.conf"
-    config.write_text("[channels]\nenabled = false\n")
+    config = servers.config_file(tmp_path, "[channels]\nenabled = false\n")
     with servers.redis_server() as server:
-        shell = CommandLine(["--storage", server.uri, "--config-file", str(config)])
+        shell = CommandLine(["--storage", server.uri, "--config-file", config])
         assert shell.refused("channel", "nodes") == "the service has no channels\n"

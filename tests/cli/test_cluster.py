@@ -68,16 +68,13 @@ def test_whole_number_may_have_an_exponent(in_process: CommandLine) -> None:
 
 @pytest.mark.parametrize("number", ["many", "1.5", "inf", "nan"])
 def test_what_is_no_whole_number_is_a_usage_error(in_process: CommandLine, number: str) -> None:
-    done = in_process.run("cluster", "plan", "--messages", "5", "--queues", number)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f'"{number}" is no whole number' in done.stderr
+    words = ("cluster", "plan", "--messages", "5", "--queues", number)
+    assert f'"{number}" is no whole number' in in_process.misused(*words)
 
 
 @pytest.mark.parametrize("rate", ["many", "5/year", "/s", "5/s/s"])
 def test_what_is_no_rate_is_a_usage_error(in_process: CommandLine, rate: str) -> None:
-    done = in_process.run("cluster", "plan", "--messages", rate)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "argument --messages" in done.stderr
+    assert "argument --messages" in in_process.misused("cluster", "plan", "--messages", rate)
 
 
 def test_examples_of_the_document_print_what_it_shows(in_process: CommandLine) -> None:

@@ -64,9 +64,8 @@ def test_a_good_store_has_no_findings(good: servers.RedisServer, tmp_path: Path)
     assert code == 0
     assert found == []
     assert "nothing is wrong" in CommandLine().notices("doctor", "--storage", good.uri)
-    file = tmp_path / "zaqar_redis.conf"
-    file.write_text(f"[storage]\nuri = {good.uri}\n")
-    code, found = _diagnosed("--config-file", str(file))
+    file = servers.config_file(tmp_path, f"[storage]\nuri = {good.uri}\n")
+    code, found = _diagnosed("--config-file", file)
     assert code == 0
     assert _of_stores(found) == []
     assert [each["severity"] for each in found] == ["info"]  # no authentication, on loopback
@@ -149,15 +148,15 @@ def test_a_user_who_may_not_read_settings_is_worth_knowing(good: servers.RedisSe
 
 
 def test_insecure_configurations_are_found(good: servers.RedisServer, tmp_path: Path) -> None:
-    file = tmp_path / "zaqar.conf"
-    file.write_text(
+    file = servers.config_file(
+        tmp_path,
         f"[storage]\nuri = {good.uri}\n[auth]\ninsecure = yes\n"
         "[drivers:transport:wsgi]\nbind = 0.0.0.0\n"
         "[channels]\ninsecure = yes\napi_insecure = yes\napi_key = secret\nallowed_origins = *\n"
-        "token_any_project = yes\n"
+        "token_any_project = yes\n",
     )
-    file.chmod(0o644)
-    code, found = _diagnosed("--config-file", str(file))
+    Path(file).chmod(0o644)
+    code, found = _diagnosed("--config-file", file)
     assert code == 4
     texts = {each["what"].split(":")[0]: each["severity"] for each in found}
     assert texts["[auth] insecure"] == "critical"
@@ -165,28 +164,26 @@ def test_insecure_configurations_are_found(good: servers.RedisServer, tmp_path: 
     assert texts["[channels] allowed_origins"] == "warning"
     assert texts["[channels] token_any_project"] == "warning"
     assert texts["Everybody on this machine can read its secrets."] == "warning"
-    file.chmod(0o600)
-    assert not any("secrets" in each["what"] for each in _diagnosed("--config-file", str(file))[1])
+    Path(file).chmod(0o600)
+    assert not any("secrets" in each["what"] for each in _diagnosed("--config-file", file)[1])
 
 
 @pytest.mark.parametrize("password", ["", "pw"])
 def test_a_uri_in_a_file_that_everybody_can_read_is_a_secret_only_with_a_password(
     good: servers.RedisServer, tmp_path: Path, password: str
 ) -> None:
-    file = tmp_path / "zaqar.conf"
     uri = good.uri.replace("unix://", f"unix://default:{password}@") if password else good.uri
-    file.write_text(f"[storage]\nuri = {uri}\n")
-    file.chmod(0o644)
-    _, found = _diagnosed("--config-file", str(file))
+    file = servers.config_file(tmp_path, f"[storage]\nuri = {uri}\n")
+    Path(file).chmod(0o644)
+    _, found = _diagnosed("--config-file", file)
     assert any("secrets" in each["what"] for each in found) == bool(password)
 
 
 def test_problems_of_the_configuration_are_critical(
     good: servers.RedisServer, tmp_path: Path
 ) -> None:
-    file = tmp_path / "zaqar.conf"
-    file.write_text("[auth]\nstrategy = magic\ncolour = blue\n")
-    code, found = _diagnosed("--config-file", str(file), "--storage", good.uri)
+    file = servers.config_file(tmp_path, "[auth]\nstrategy = magic\ncolour = blue\n")
+    code, found = _diagnosed("--config-file", file, "--storage", good.uri)
     assert code == 4
     texts = " ".join(each["what"] for each in found)
     assert "magic" in texts
@@ -195,9 +192,8 @@ def test_problems_of_the_configuration_are_critical(
 
 def _unconfirmed(uri: str, folder: Path) -> list[str]:
     """Returns what is critical when each write must be on one replica."""
-    file = folder / "zaqar.conf"
-    file.write_text(f"[storage]\nuri = {uri}\n[redis]\nack_replicas = 1\n")
-    _, found = _diagnosed("--config-file", str(file))
+    text = f"[storage]\nuri = {uri}\n[redis]\nack_replicas = 1\n"
+    _, found = _diagnosed("--config-file", servers.config_file(folder, text))
     return [each["what"] for each in found if "ack_replicas" in each["what"]]
 
 

@@ -21,13 +21,12 @@ UNKNOWN = "zk_00000000000000000000"
 @pytest.fixture
 def shell(redis_server: Backend, tmp_path: Path) -> CommandLine:
     """Commands with the configuration of a service, on an empty database."""
-    config = tmp_path / "service.conf"
-    config.write_text("[auth]\nseal_key = a seal key for tests\n")
+    config = servers.config_file(tmp_path, "[auth]\nseal_key = a seal key for tests\n")
     uri = f"{redis_server.uri}?db=5"
     with redis_server.client() as client:
         client.select(5)
         client.flushdb()
-    return CommandLine(["--storage", uri, "--config-file", str(config)])
+    return CommandLine(["--storage", uri, "--config-file", config])
 
 
 def test_keys_are_created_shown_rotated_and_deleted(shell: CommandLine) -> None:
@@ -87,9 +86,7 @@ def test_keys_are_disabled_and_enabled(shell: CommandLine) -> None:
 def test_missing_key_is_named(shell: CommandLine, command: str) -> None:
     confirmation = ["--yes"] if command == "delete" else []
     assert UNKNOWN in shell.refused("key", command, UNKNOWN, *confirmation)
-    wrong = shell.run("key", command, "x", *confirmation)
-    assert wrong.returncode == 2
-    assert "zk_" in wrong.stderr
+    assert "zk_" in shell.misused("key", command, "x", *confirmation)
 
 
 @pytest.mark.parametrize(
@@ -112,9 +109,7 @@ def test_missing_key_is_named(shell: CommandLine, command: str) -> None:
 def test_invalid_arguments_create_no_key(
     shell: CommandLine, words: tuple[str, ...], why: str
 ) -> None:
-    outcome = shell.run("key", "create", "u", *words)
-    assert outcome.returncode == 2
-    assert why in outcome.stderr
+    assert why in shell.misused("key", "create", "u", *words)
     assert shell.shown("key", "list") == []
 
 
@@ -142,25 +137,24 @@ def test_without_seal_key_no_secret_is_made(redis_server: Backend) -> None:
     assert shell.shown("key", "list") == []
 
 
-def test_service_without_seal_key_does_not_start(home: Path) -> None:
-    config = home / "service.conf"
-    config.write_text("[auth]\nstrategy = key\n")
-    shell = CommandLine(["--config-file", str(config), "--storage", "memory://"])
-    assert "[auth] seal_key" in shell.refused("serve")
-
-
-def test_service_with_unknown_strategy_does_not_start(home: Path) -> None:
-    config = home / "service.conf"
-    config.write_text("[auth]\nstrategy = keys\n")
-    shell = CommandLine(["--config-file", str(config), "--storage", "memory://"])
-    assert '"keys"' in shell.refused("serve")
+@pytest.mark.parametrize(
+    ("strategy", "why"),
+    [("key", "[auth] seal_key"), ("keys", '"keys"')],
+    ids=["without a seal key", "unknown"],
+)
+def test_service_whose_strategy_cannot_work_does_not_start(
+    home: Path, strategy: str, why: str
+) -> None:
+    config = servers.config_file(home, f"[auth]\nstrategy = {strategy}\n")
+    shell = CommandLine(["--config-file", config, "--storage", "memory://"])
+    assert why in shell.refused("serve")
 
 
 def test_other_seal_key_than_that_of_the_keys_is_refused_unless_it_is_new(
     shell: CommandLine, tmp_path: Path
 ) -> None:
     first = shell.shown("key", "create", "billing")
-    (tmp_path / "service.conf").write_text("[auth]\nseal_key = another key, for the tests\n")
+    servers.config_file(tmp_path, "[auth]\nseal_key = another key, for the tests\n")
     for words in (("create", "till"), ("rotate", first["id"])):
         assert "say --new-seal-key" in shell.refused("key", *words)
     assert [key["id"] for key in shell.shown("key", "list")] == [first["id"]]
@@ -179,7 +173,7 @@ def test_changes_are_in_the_audit_log_of_the_configuration(
     shell: CommandLine, tmp_path: Path
 ) -> None:
     log = tmp_path / "audit.log"
-    with (tmp_path / "service.conf").open("a") as config:
+    with (tmp_path / "zaqar_redis.conf").open("a") as config:
         config.write(f"[audit]\npath = {log}\n")
     key = shell.shown("key", "create", "billing", "--project", "shop")["id"]
     for verb in ("show", "rotate", "disable", "enable"):
@@ -199,7 +193,7 @@ def test_changes_are_in_the_audit_log_of_the_configuration(
 def test_secret_is_shown_when_the_audit_log_cannot_be_written(
     shell: CommandLine, tmp_path: Path
 ) -> None:
-    with (tmp_path / "service.conf").open("a") as config:
+    with (tmp_path / "zaqar_redis.conf").open("a") as config:
         config.write("[audit]\npath = /dev/full\n")
     created = shell.run("key", "create", "billing", "-f", "json")
     key = json.loads(created.stdout)
@@ -210,6 +204,5 @@ def test_secret_is_shown_when_the_audit_log_cannot_be_written(
 
 @pytest.mark.parametrize("pattern", ["orders[a", "[]", "a" * 65, "or ders"])
 def test_pattern_that_is_none_of_queues_is_refused(shell: CommandLine, pattern: str) -> None:
-    refused = shell.run("key", "create", "till", "--right", f"{pattern}:messages:create")
-    assert refused.returncode == 2
-    assert "is no pattern of queue names" in refused.stderr
+    refused = shell.misused("key", "create", "till", "--right", f"{pattern}:messages:create")
+    assert "is no pattern of queue names" in refused

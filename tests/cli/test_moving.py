@@ -108,9 +108,8 @@ def test_peek_on_a_narrow_terminal_fits(shared_target: list[str]) -> None:
     assert re.search(rf'^\| {free} \| free .* \| "x+… \|$', shown[3])
     assert "claim |" not in shown[1]  # a column without a value
     narrow = ("message", "peek", "free", "--max-width", "40")
-    assert shell.done(*narrow, "-c", "Body", "-c", "STATE").splitlines()[1].split() == [
-        *("|", "state", "|", "body", "|"),
-    ]
+    heading = shell.done(*narrow, "-c", "Body", "-c", "STATE").splitlines()[1]
+    assert heading.split() == ["|", "state", "|", "body", "|"]
     unknown = shell.run(*narrow, "-c", "bdy")
     assert unknown.returncode == 1
     assert "claim_client_id" in unknown.stderr  # the columns that there are
@@ -221,9 +220,7 @@ def test_an_interrupted_redrive_goes_on_when_it_is_run_again(
 
 @pytest.mark.parametrize("rate", ["0", "-1", "many", "nan"])
 def test_a_rate_must_be_a_number_above_0(in_process: CommandLine, rate: str) -> None:
-    outcome = in_process.run("queue", "redrive", "dead", f"--rate={rate}")
-    assert outcome.returncode == 2
-    assert "above 0" in outcome.stderr
+    assert "above 0" in in_process.misused("queue", "redrive", "dead", f"--rate={rate}")
 
 
 def test_metadata_is_updated_in_parts(project_shell: CommandLine) -> None:

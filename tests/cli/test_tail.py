@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import sys
@@ -51,8 +50,7 @@ def test_tail_starts_where_options_say(project_shell: CommandLine, tmp_path: Pat
 
         servers.wait_for(posted_and_shown, "a new message")
         assert set(_bodies(tail.lines)) == {"new"}
-    usage = project_shell.run(*_TAIL, "--lines", "2", "--from-start")
-    assert usage.returncode == 2
+    project_shell.misused(*_TAIL, "--lines", "2", "--from-start")
 
 
 def test_tail_waits_for_a_missing_queue(project_shell: CommandLine, tmp_path: Path) -> None:
@@ -142,25 +140,6 @@ def test_tail_survives_a_store_outage(
         assert "created again" not in tail.interrupt()
 
 
-@contextlib.contextmanager
-def _restarted(service: servers.RunningService, storage: str) -> Iterator[None]:
-    address = f"127.0.0.1:{service.port}"
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "zaqar_redis.cli.main"),
-            *("serve", "--bind", address, "--storage", storage),
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait()
-
-
 def test_tail_continues_after_a_service_restart(
     redis_server: Backend, project: str, tmp_path: Path
 ) -> None:
@@ -173,7 +152,7 @@ def test_tail_continues_after_a_service_restart(
             tail.wait_for_notice("trying again")
             straight = CommandLine(["--storage", redis_server.uri, "--project", project])
             straight.done("message", "post", "q", "meanwhile")
-            with _restarted(service, redis_server.uri):
+            with servers.service(redis_server.uri, port=service.port):
                 assert _bodies(tail.wait_for_lines(2)) == ["first", "meanwhile"]
                 assert tail.interrupt().count("trying again") == 1
 

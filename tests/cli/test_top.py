@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator
-
-import pytest
 
 from tests.cli.conftest import ADMIN
 from tests.support import servers
@@ -70,32 +67,24 @@ def test_interrupted_live_view_leaves_the_terminal_as_it_was(shared_target: list
         assert "Traceback" not in screen.shown
 
 
-@pytest.fixture
-def store() -> Iterator[servers.RedisServer]:
-    with servers.redis_server() as server:
-        yield server
-
-
-def test_projects_are_listed_and_added_up(store: servers.RedisServer) -> None:
-    shell = CommandLine(["--storage", store.uri])
+def test_projects_are_listed_and_added_up(store_shell: CommandLine) -> None:
     for project, queue in (("one", "a"), ("one", "b"), ("two", "a")):
-        shell.done("message", "post", queue, "1", "2", "--project", project)
-    shell.done("claim", "create", "a", "--limit", "1", "--project", "one")
-    assert shell.shown("project", "list") == [
+        store_shell.done("message", "post", queue, "1", "2", "--project", project)
+    store_shell.done("claim", "create", "a", "--limit", "1", "--project", "one")
+    assert store_shell.shown("project", "list") == [
         {"project": "one", "queues": 2},
         {"project": "two", "queues": 1},
     ]
-    sums = shell.shown("project", "stats", "--project", "one")
+    sums = store_shell.shown("project", "stats", "--project", "one")
     assert (sums["queues"], sums["total"], sums["free"], sums["claimed"]) == (2, 4, 3, 1)
     assert (sums["posted_total"], sums["claimed_total"]) == (4, 1)
-    assert shell.shown("project", "stats", "--project", "none")["oldest_age"] is None
+    assert store_shell.shown("project", "stats", "--project", "none")["oldest_age"] is None
 
 
-def test_projects_of_pools_are_listed_unless_one_is_away(store: servers.RedisServer) -> None:
-    shell = CommandLine(["--storage", store.uri])
+def test_projects_of_pools_are_listed_unless_one_is_away(store_shell: CommandLine) -> None:
     with servers.redis_server() as other:
-        shell.done("pool", "create", "one", "--uri", other.uri)
+        store_shell.done("pool", "create", "one", "--uri", other.uri)
         for number in range(8):
-            shell.done("message", "post", f"q{number}", "1")
-        assert shell.shown("project", "list") == [{"project": "default", "queues": 8}]
-    assert "store one" in shell.refused("project", "list")
+            store_shell.done("message", "post", f"q{number}", "1")
+        assert store_shell.shown("project", "list") == [{"project": "default", "queues": 8}]
+    assert "store one" in store_shell.refused("project", "list")

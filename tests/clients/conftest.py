@@ -99,6 +99,16 @@ def queue_name() -> str:
     return f"queue-{uuid.uuid4().hex[:12]}"
 
 
+@pytest.fixture
+def queue(zaqar: Any, queue_name: str) -> Any:
+    """The queue of that name, which does not exist until the test creates it or posts to it."""
+    return zaqar.queue(queue_name)
+
+
+def bodies(messages: Any) -> list[Any]:
+    return [message.body for message in messages]
+
+
 Post = Callable[[int], list[str]]
 
 

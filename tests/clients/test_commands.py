@@ -30,9 +30,7 @@ def openstack(zaqar: Any, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(words: str, *arguments: str) -> Any:
         output = io.StringIO()
         shell = SimpleNamespace(
-            client_manager=SimpleNamespace(messaging=zaqar),
-            stdout=output,
-            interactive_mode=False,
+            client_manager=SimpleNamespace(messaging=zaqar), stdout=output, interactive_mode=False
         )
         (point,) = [p for p in points if p.name == "messaging_" + words.replace(" ", "_")]
         command = point.load()(shell, None)

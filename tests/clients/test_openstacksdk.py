@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
 
 import pytest
 from openstack import exceptions
@@ -13,15 +12,13 @@ from openstack.message.v2 import claim as claims
 from openstack.message.v2 import message as messages
 from openstack.message.v2 import queue as queues
 
+from tests.clients.conftest import bodies
+
 #: The SDK emits deprecation warnings of its own.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::PendingDeprecationWarning"),
 ]
-
-
-def bodies(listed: Any) -> list[Any]:
-    return [message.body for message in listed]
 
 
 def post(cloud: _proxy.Proxy, queue: str, count: int) -> list[str]:

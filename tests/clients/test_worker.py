@@ -14,11 +14,7 @@ from tests.support import servers
 
 
 def test_worker_does_jobs_gives_back_what_fails_and_stops_in_good_order(
-    two_workers: servers.RunningService,
-    project: str,
-    zaqar: Any,
-    queue_name: str,
-    tmp_path: Path,
+    two_workers: servers.RunningService, project: str, zaqar: Any, queue_name: str, tmp_path: Path
 ) -> None:
     queue = zaqar.queue(queue_name, force_create=True)
     queue.metadata(new_meta={"_max_claim_count": 5, "_dead_letter_queue": f"{queue_name}-dead"})

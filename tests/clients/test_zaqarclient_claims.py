@@ -9,30 +9,23 @@ from typing import Any
 import pytest
 from zaqarclient.transport import errors
 
-from tests.clients.conftest import MakeClient, Post
-
-
-def bodies(messages: Any) -> list[Any]:
-    return [message.body for message in messages]
+from tests.clients.conftest import MakeClient, Post, bodies
 
 
 def test_a_claim_without_ttl_and_grace_gets_the_defaults(
-    zaqar: Any, queue_name: str, post_from_another: Post
+    queue: Any, post_from_another: Post
 ) -> None:
     # The client sends null for both.
     post_from_another(12)
     began = time.monotonic()
-    claim = zaqar.queue(queue_name).claim()
+    claim = queue.claim()
     assert bodies(claim) == list(range(10))
     assert claim.ttl == 300
     assert 0 <= claim.age <= time.monotonic() - began + 1
 
 
-def test_a_claim_takes_as_many_as_its_limit(
-    zaqar: Any, queue_name: str, post_from_another: Post
-) -> None:
+def test_a_claim_takes_as_many_as_its_limit(queue: Any, post_from_another: Post) -> None:
     post_from_another(20)
-    queue = zaqar.queue(queue_name)
     claims = [queue.claim(ttl=60, grace=60, limit=limit) for limit in (3, 1, 20)]
     assert [bodies(claim) for claim in claims] == [[0, 1, 2], [3], list(range(4, 20))]
     assert len({claim.id for claim in claims}) == 3
@@ -48,10 +41,10 @@ def test_a_claim_on_a_queue_without_messages_is_empty(
 
 
 def test_a_claim_is_found_by_its_id(
-    make_client: MakeClient, zaqar: Any, queue_name: str, post_from_another: Post
+    make_client: MakeClient, queue: Any, queue_name: str, post_from_another: Post
 ) -> None:
     ids = post_from_another(3)
-    claim = zaqar.queue(queue_name).claim(ttl=90, grace=60)
+    claim = queue.claim(ttl=90, grace=60)
 
     found = make_client().queue(queue_name).claim(id=claim.id)
     messages = list(found)
@@ -60,14 +53,13 @@ def test_a_claim_is_found_by_its_id(
     assert all(message.claim_id == claim.id for message in messages)
 
 
-def test_an_unknown_claim_is_not_found(zaqar: Any, queue_name: str) -> None:
+def test_an_unknown_claim_is_not_found(queue: Any) -> None:
     with pytest.raises(errors.ResourceNotFound):
-        list(zaqar.queue(queue_name).claim(id="no-such-claim"))
+        list(queue.claim(id="no-such-claim"))
 
 
-def test_a_claim_is_renewed(zaqar: Any, queue_name: str, post_from_another: Post) -> None:
+def test_a_claim_is_renewed(queue: Any, post_from_another: Post) -> None:
     post_from_another(1)
-    queue = zaqar.queue(queue_name)
     claim = queue.claim(ttl=60, grace=60)
     claim.update(ttl=7200, grace=100)
 
@@ -78,23 +70,20 @@ def test_a_claim_is_renewed(zaqar: Any, queue_name: str, post_from_another: Post
     assert message.ttl == 7300
 
 
-def test_a_renewal_without_values_gets_the_defaults(
-    zaqar: Any, queue_name: str, post_from_another: Post
-) -> None:
+def test_a_renewal_without_values_gets_the_defaults(queue: Any, post_from_another: Post) -> None:
     post_from_another(1)
-    claim = zaqar.queue(queue_name).claim(ttl=60, grace=60)
+    claim = queue.claim(ttl=60, grace=60)
     claim.update()
-    found = zaqar.queue(queue_name).claim(id=claim.id)
+    found = queue.claim(id=claim.id)
     list(found)
     assert found.ttl == 300
 
 
 @pytest.mark.parametrize("values", [{"ttl": 59}, {"ttl": 43201}, {"grace": 59}])
 def test_wrong_values_are_refused(
-    zaqar: Any, queue_name: str, post_from_another: Post, values: dict[str, int]
+    queue: Any, post_from_another: Post, values: dict[str, int]
 ) -> None:
     post_from_another(1)
-    queue = zaqar.queue(queue_name)
     with pytest.raises(errors.MalformedRequest):
         queue.claim(**values)
     claim = queue.claim(ttl=60, grace=60)
@@ -104,10 +93,9 @@ def test_wrong_values_are_refused(
 
 
 def test_messages_of_a_released_claim_are_claimable_again(
-    zaqar: Any, queue_name: str, post_from_another: Post
+    queue: Any, post_from_another: Post
 ) -> None:
     post_from_another(4)
-    queue = zaqar.queue(queue_name)
     first = queue.claim(ttl=60, grace=60, limit=2)
     second = queue.claim(ttl=60, grace=60, limit=1)
     first.delete()
@@ -121,10 +109,9 @@ def test_messages_of_a_released_claim_are_claimable_again(
 
 
 def test_claimed_messages_are_deleted_through_their_claim(
-    zaqar: Any, queue_name: str, post_from_another: Post
+    queue: Any, post_from_another: Post
 ) -> None:
     post_from_another(3)
-    queue = zaqar.queue(queue_name)
     claim = queue.claim(ttl=60, grace=60)
     for message in claim:
         message.delete()
@@ -132,10 +119,9 @@ def test_claimed_messages_are_deleted_through_their_claim(
 
 
 def test_a_claimed_message_is_not_deleted_without_its_claim(
-    zaqar: Any, queue_name: str, post_from_another: Post
+    queue: Any, post_from_another: Post
 ) -> None:
     (id,) = post_from_another(1)
-    queue = zaqar.queue(queue_name)
     free = queue.message(id)
     claim = queue.claim(ttl=60, grace=60)
     with pytest.raises(errors.ForbiddenError):

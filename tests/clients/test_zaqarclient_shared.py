@@ -19,9 +19,8 @@ def holder(make_client: MakeClient, shared: dict[str, Any]) -> Any:
 
 
 def test_default_share_allows_reading_messages_for_a_day(
-    make_client: MakeClient, zaqar: Any, queue_name: str, project: str
+    make_client: MakeClient, queue: Any, queue_name: str, project: str
 ) -> None:
-    queue = zaqar.queue(queue_name)
     queue.post({"body": "for the holder"})
     shared = queue.signed_url()
     assert shared["paths"] == [f"/v2/queues/{queue_name}/messages"]
@@ -37,10 +36,10 @@ def test_default_share_allows_reading_messages_for_a_day(
 
 
 def test_requests_that_were_not_shared_are_refused(
-    make_client: MakeClient, zaqar: Any, queue_name: str
+    make_client: MakeClient, queue: Any, queue_name: str
 ) -> None:
-    zaqar.queue(queue_name).post({"body": 1})
-    shared = zaqar.queue(queue_name).signed_url(methods=["GET"])
+    queue.post({"body": 1})
+    shared = queue.signed_url(methods=["GET"])
     client = holder(make_client, shared)
     theirs = client.queue(queue_name, auto_create=False)
     with pytest.raises(errors.ResourceNotFound):
@@ -54,10 +53,10 @@ def test_requests_that_were_not_shared_are_refused(
 
 
 def test_share_can_allow_all_that_a_worker_needs(
-    make_client: MakeClient, zaqar: Any, queue_name: str
+    make_client: MakeClient, queue: Any, queue_name: str
 ) -> None:
     # The client sends the expiry with microseconds.
-    shared = zaqar.queue(queue_name).signed_url(
+    shared = queue.signed_url(
         paths=["messages", "claims"], ttl_seconds=600, methods=["GET", "POST", "PATCH", "DELETE"]
     )
     theirs = holder(make_client, shared).queue(queue_name, auto_create=False)
@@ -67,14 +66,14 @@ def test_share_can_allow_all_that_a_worker_needs(
     (message,) = claim
     message.delete()
     claim.delete()
-    assert zaqar.queue(queue_name).stats["messages"]["total"] == 0
+    assert queue.stats["messages"]["total"] == 0
 
 
 def test_changed_share_document_is_refused(
-    make_client: MakeClient, zaqar: Any, queue_name: str, project: str
+    make_client: MakeClient, queue: Any, queue_name: str, project: str
 ) -> None:
-    zaqar.queue(queue_name).post({"body": 1})
-    shared = zaqar.queue(queue_name).signed_url()
+    queue.post({"body": 1})
+    shared = queue.signed_url()
     for change in (
         {"methods": ["DELETE", "GET"]},
         {"paths": [f"/v2/queues/{queue_name}"]},
@@ -87,6 +86,6 @@ def test_changed_share_document_is_refused(
             theirs.messages()
 
 
-def test_share_with_past_expiry_is_refused(zaqar: Any, queue_name: str) -> None:
+def test_share_with_past_expiry_is_refused(queue: Any) -> None:
     with pytest.raises(errors.MalformedRequest):
-        zaqar.queue(queue_name).signed_url(ttl_seconds=-60)
+        queue.signed_url(ttl_seconds=-60)

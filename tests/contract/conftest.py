@@ -14,7 +14,7 @@ import pytest
 from tests.support import backends, servers
 from tests.support.backends import NewStore
 from tests.support.blocking import BlockingStore
-from tests.support.stores import POOLED, ContractStore, opened
+from tests.support.stores import POOLED, ContractStore, PooledContractStore, opened, opened_pools
 from tests.support.tiers import in_gate
 from zaqar_redis.keyspace import embedded
 
@@ -116,6 +116,24 @@ def own_redis() -> Iterator[str]:
 @pytest.fixture
 def real(own_redis: str, project: str) -> Iterator[ContractStore]:
     with opened(own_redis, project) as store:
+        yield store
+
+
+@pytest.fixture(scope="module", params=in_gate(["memory", "redis", "valkey"], "memory", "redis"))
+def control_uri(request: pytest.FixtureRequest) -> Iterator[str]:
+    with BACKENDS[request.param]() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def pools_uri() -> Iterator[str]:
+    with BACKENDS["pooled"]() as found:
+        yield found
+
+
+@pytest.fixture
+def pools(pools_uri: str, project: str) -> Iterator[PooledContractStore]:
+    with opened_pools(pools_uri, project) as store:
         yield store
 
 

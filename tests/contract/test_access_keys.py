@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 
 import msgspec
 import pytest
 
-from tests.contract.conftest import BACKENDS
 from tests.contract.test_control import ControlStoreHarness
-from tests.support.tiers import in_gate
 from zaqar_redis import errors
 from zaqar_redis.auth import access_keys
 from zaqar_redis.auth.access_keys import KEYS_MAX, AccessKey
@@ -44,22 +41,11 @@ class KeyStoreHarness(ControlStoreHarness):
         return found.last_used
 
 
-@pytest.fixture(scope="module", params=in_gate(["memory", "redis", "valkey"], "memory", "redis"))
-def keys_uri(request: pytest.FixtureRequest) -> Iterator[str]:
-    with BACKENDS[request.param]() as uri:
-        yield uri
-
-
 @pytest.fixture
-def keys(keys_uri: str) -> Iterator[KeyStoreHarness]:
-    with asyncio.Runner() as runner:
-        harness = KeyStoreHarness(keys_uri, runner)
-        harness.run(harness.control.start())
+def keys(control_uri: str) -> Iterator[KeyStoreHarness]:
+    with KeyStoreHarness.opened(control_uri) as harness:
         harness.run(harness.client.command("FLUSHDB"))
-        try:
-            yield harness
-        finally:
-            harness.run(harness.control.close())
+        yield harness
 
 
 def test_key_is_stored_as_given(keys: KeyStoreHarness) -> None:

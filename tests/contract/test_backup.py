@@ -19,7 +19,7 @@ from tests.support.stores import (
     PooledContractStore,
     checked,
     names,
-    opened,
+    opened_pools,
 )
 from zaqar_redis import rules
 from zaqar_redis.auth.access_keys import AccessKey
@@ -346,12 +346,11 @@ def test_damaged_queue_is_left_out_and_others_are_saved(
 def test_quotas_and_access_keys_that_are_missing_come_back(
     own_redis: str, project: str, tmp_path: Path
 ) -> None:
-    with opened(f"{POOLED}{own_redis}", project) as store:
+    with opened_pools(f"{POOLED}{own_redis}", project) as store:
         _check_control(store, tmp_path)
 
 
-def _check_control(store: ContractStore, tmp_path: Path) -> None:
-    assert isinstance(store, PooledContractStore)
+def _check_control(store: PooledContractStore, tmp_path: Path) -> None:
     control = store.driver.control
     store.post("a")
     quota = Quota(messages=7)

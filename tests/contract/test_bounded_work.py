@@ -25,6 +25,16 @@ def sweep(store: ContractStore, rounds: int) -> None:
         store.sweep(60)
 
 
+def fill_with_expired(store: ContractStore, number: int) -> None:
+    """Posts so many thousands of messages, lets them expire, and has one behind them."""
+    store.reset()
+    store.create()
+    for _ in range(number):
+        store.post_many(1000, ttl=60)
+    store.post("behind", ttl=600)
+    store.clock.tick(61)
+
+
 @pytest.mark.nightly
 def test_messages_behind_ten_thousand_exhausted_ones_become_claimable_by_the_sweeper(
     real: ContractStore,
@@ -51,12 +61,7 @@ def test_messages_behind_ten_thousand_exhausted_ones_become_claimable_by_the_swe
 
 
 def test_claim_behind_thousands_of_expired_messages_is_bounded(real: ContractStore) -> None:
-    real.reset()
-    real.create()
-    for _ in range(15):
-        real.post_many(1000, ttl=60)
-    real.post("behind", ttl=600)
-    real.clock.tick(61)
+    fill_with_expired(real, 15)
     before = commands(real)
     assert real.claim(limit=10).messages == ()
     assert commands(real) - before < 110
@@ -65,12 +70,7 @@ def test_claim_behind_thousands_of_expired_messages_is_bounded(real: ContractSto
 
 
 def test_statistics_of_a_queue_with_much_to_settle_are_exact(real: ContractStore) -> None:
-    real.reset()
-    real.create()
-    for _ in range(5):
-        real.post_many(1000, ttl=60)
-    real.post("young", ttl=600)
-    real.clock.tick(61)
+    fill_with_expired(real, 5)
     before = commands(real)
     stats = real.stats()
     assert stats.total == 1
@@ -79,12 +79,7 @@ def test_statistics_of_a_queue_with_much_to_settle_are_exact(real: ContractStore
 
 
 def test_listing_goes_on_behind_many_hidden_messages_page_by_page(real: ContractStore) -> None:
-    real.reset()
-    real.create()
-    for _ in range(12):
-        real.post_many(1000, ttl=60)
-    real.post("behind", ttl=600)
-    real.clock.tick(61)
+    fill_with_expired(real, 12)
     first = real.page()
     assert (first.items, first.next_visible_ms) == ([], 0)
     assert first.marker

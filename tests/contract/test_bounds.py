@@ -18,7 +18,7 @@ import pytest
 
 from tests.contract.conftest import BACKENDS
 from tests.support.blocking import BlockingStore, chunk_of
-from tests.support.stores import PATIENT, PooledContractStore, opened
+from tests.support.stores import PATIENT, PooledContractStore, opened_pools
 from zaqar_redis.figures import Alarm, HistoryPoint, LargeQueue
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import control_keys, keys
@@ -108,50 +108,46 @@ def _subscribe_to_none(store: BlockingStore, number: int) -> None:
         of.create(store.project, "q", f"http://example.org/{each:040}", ttl=60, options={}).run()
 
 
+def _subscribed(store: BlockingStore) -> str:
+    of = RedisSubscriptions(store.client, store.clock)
+    at = store.project, "q"
+    id = of.create(*at, "queue:other", ttl=3600, options={}, delivers=True).run()
+    assert id
+    return id
+
+
 def _enter(store: BlockingStore, number: int) -> None:
     store.create()
-    RedisSubscriptions(store.client, store.clock).create(
-        store.project, "q", "queue:other", ttl=3600, options={}, delivers=True
-    ).run()
+    _subscribed(store)
     for _ in range(number):
         store.post("", ttl=60)
 
 
 def _pend(store: BlockingStore, number: int) -> None:
     store.create()
-    id = (
-        RedisSubscriptions(store.client, store.clock)
-        .create(store.project, "q", "queue:other", ttl=3600, options={}, delivers=True)
-        .run()
-    )
-    assert id
+    id = _subscribed(store)
     deliveries = RedisSubscriptionDeliveries(store.client, store.clock)
     for _ in range(number):
         deliveries.send_notice(store.project, "q", id, b'""', 60).run()
 
 
 _MESSAGE = ("messages", "bodies", "ready", "expiry")
+_RECORDS = ("idempotency", "idempotency_old")
+_DEAD_LETTERS = ("dead_letters", "dead_letters_old")
+_PENDING = ("pending", "pending_ids", "pending_due", "pending_ends")
 _SUBSCRIPTION = ("subscriptions", "subscribers", "subscription_ids", "subscription_ends")
 
 SWEPT = {
     "message": BoundedRecord(_post, _MESSAGE, 60),
     "claim": BoundedRecord(_claim, ("claims", "leases", "holds", "claimed"), 60),
-    "idempotency record": BoundedRecord(
-        _post_with_keys, ("idempotency", "idempotency_old"), 1200, 600
-    ),
-    "dead letter received": BoundedRecord(
-        _dead_letter, ("dead_letters", "dead_letters_old"), 2 * 86_400, 86_400
-    ),
-    "dead letter redriven": BoundedRecord(
-        _redrive, ("dead_letters", "dead_letters_old"), 2 * 86_400, 86_400
-    ),
+    "idempotency record": BoundedRecord(_post_with_keys, _RECORDS, 1200, 600),
+    "dead letter received": BoundedRecord(_dead_letter, _DEAD_LETTERS, 2 * 86_400, 86_400),
+    "dead letter redriven": BoundedRecord(_redrive, _DEAD_LETTERS, 2 * 86_400, 86_400),
     "ledger entry": BoundedRecord(_write, ("ledger", "ledger_ends"), 90 * 86_400),
     "subscription": BoundedRecord(_subscribe, _SUBSCRIPTION, 60),
     "subscription to a missing queue": BoundedRecord(_subscribe_to_none, _SUBSCRIPTION, 60),
     "post to deliver": BoundedRecord(_enter, ("deliveries",), 60),
-    "pending delivery": BoundedRecord(
-        _pend, ("pending", "pending_ids", "pending_due", "pending_ends"), 60
-    ),
+    "pending delivery": BoundedRecord(_pend, _PENDING, 60),
 }
 
 
@@ -311,11 +307,9 @@ def test_keys_with_redis_expiry_stay_within_documented_size_and_ttl(
     record, number = EXPIRING[name], 20
 
     async def create_all() -> None:
-        client = keyspace.client(blocking.uri, PATIENT)
-        await client.start()
-        for each in range(number):
-            await record.make(blocking, client, each)
-        await client.close()
+        async with keyspace.connected(blocking.uri, PATIENT) as client:
+            for each in range(number):
+                await record.make(blocking, client, each)
 
     began = time.monotonic()
     asyncio.run(create_all())
@@ -331,10 +325,8 @@ def test_topics_of_connections_are_small_and_end_with_the_lease_of_their_node(
     number = 20
 
     async def with_topics(work: Callable[[RedisTopics], Awaitable[None]]) -> None:
-        client = keyspace.client(blocking.uri, PATIENT)
-        await client.start()
-        await work(RedisTopics(client, blocking.clock))
-        await client.close()
+        async with keyspace.connected(blocking.uri, PATIENT) as client:
+            await work(RedisTopics(client, blocking.clock))
 
     async def subscribe(topics: RedisTopics) -> None:
         for each in range(number):
@@ -365,8 +357,7 @@ def test_points_of_a_history_are_small_and_no_more_than_allowed(blocking: Blocki
 @pytest.fixture
 def pools(project: str) -> Iterator[tuple[PooledContractStore, BlockingStore]]:
     """A pooled store, and a blocking client of its control store."""
-    with BACKENDS["pooled"]() as uri, opened(uri, project) as store:
-        assert isinstance(store, PooledContractStore)
+    with BACKENDS["pooled"]() as uri, opened_pools(uri, project) as store:
         inside = BlockingStore(uri.removeprefix("pooled://").split("|")[0], project, store.clock)
         with contextlib.closing(inside.client):
             yield store, inside
@@ -377,24 +368,13 @@ def test_catalogue_entry_of_deleted_queue_is_small_and_removed(
 ) -> None:
     store, inside = pools
     of = control_keys.CONTROL
-    before = used(
-        inside,
-        of.catalogue,
-        of.deleted,
-        control_keys.pool_queues("p1"),
-        control_keys.pool_queues("p2"),
-    )
+    lists = [of.catalogue, of.deleted, *map(control_keys.pool_queues, ("p1", "p2"))]
+    before = used(inside, *lists)
     for each in range(NUMBER):
         store.create(f"queue-{each}")
         store.run(store.driver.queues.delete(store.project, f"queue-{each}"))
-    after = used(
-        inside,
-        of.catalogue,
-        of.deleted,
-        control_keys.pool_queues("p1"),
-        control_keys.pool_queues("p2"),
-    )
-    assert 0 < (after - before) / NUMBER <= documented()["catalogue entry of a deleted queue"]
+    each_takes = (used(inside, *lists) - before) / NUMBER
+    assert 0 < each_takes <= documented()["catalogue entry of a deleted queue"]
     assert store.run(store.driver.forget_deleted(0)) == NUMBER
     assert inside.command("EXISTS", of.catalogue, of.deleted, control_keys.pool_queues("p1")) == 0
 
@@ -424,10 +404,8 @@ def test_reserved_epoch_without_pool_is_small_and_expires(
     began = time.monotonic()
     for each in range(NUMBER):
         catalogue.reserve_epoch(store.project, f"queue-{each}").run()
-    of = [
-        control_keys.EntryKeys(keys.entry(store.project, f"queue-{each}")).reserved_epoch
-        for each in range(NUMBER)
-    ]
+    entries = [keys.entry(store.project, f"queue-{each}") for each in range(NUMBER)]
+    of = [control_keys.EntryKeys(entry).reserved_epoch for entry in entries]
     assert _expire_after(86_400, inside, of, began)
     assert 0 < used(inside, *of) / NUMBER <= documented()["reserved epoch without a pool"]
 
@@ -436,18 +414,12 @@ def test_expiry_index_entry_is_small_and_removed_after_the_sweep(blocking: Block
     queues = [f"queue-{each}" for each in range(NUMBER)]
     for queue in queues:
         blocking.post("", ttl=60, queue=queue)
-    of = {keys.of_queue(blocking.project, queue).sweep_index for queue in queues}
-    assert 0 < used(blocking, *of) / NUMBER <= documented()["sweep index entry"]
+    of = [blocking.key("sweep_index", queue) for queue in queues]
+    assert 0 < used(blocking, *set(of)) / NUMBER <= documented()["sweep index entry"]
 
     def indexed() -> list[object]:
-        return [
-            blocking.command(
-                "ZSCORE",
-                keys.of_queue(blocking.project, queue).sweep_index,
-                keys.entry(blocking.project, queue),
-            )
-            for queue in queues
-        ]
+        entries = [keys.entry(blocking.project, queue) for queue in queues]
+        return [blocking.command("ZSCORE", *each) for each in zip(of, entries, strict=True)]
 
     assert None not in indexed()
     blocking.clock.tick(60)
@@ -460,12 +432,8 @@ def test_expiry_index_entry_is_small_and_removed_after_the_sweep(blocking: Block
 
 def test_documented_table_of_sizes_has_only_tested_rows() -> None:
     others = {
-        "catalogue entry of a deleted queue",
-        "record of a move",
-        "record of a job",
-        "reserved epoch without a pool",
-        "sweep index entry",
-        "point of a history",
+        *("catalogue entry of a deleted queue", "record of a move", "record of a job"),
+        *("reserved epoch without a pool", "sweep index entry", "point of a history"),
         "topic of a connection",
     }
     assert set(documented()) == {*SWEPT, *EXPIRING, *others}

@@ -14,11 +14,7 @@ from tests.support.tiers import in_gate
 from zaqar_redis.check_records import Finding
 from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.pool_records import Move, Pool
-from zaqar_redis.records import (
-    LockKind,
-    MoveLock,
-    SubscriptionChanges,
-)
+from zaqar_redis.records import LockKind, MoveLock, SubscriptionChanges
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.deliveries import (
     DeliveryCount,
@@ -173,8 +169,7 @@ SUBSCRIBED: list[tuple[Callable[[ContractStore], Any], str, bool]] = [
 def test_damaged_subscriptions_are_found_and_repaired(
     populated: ContractStore, damage: Callable[[ContractStore], Any], text: str, left: bool
 ) -> None:
-    of_store = populated.driver.subscriptions
-    assert of_store
+    of_store = populated.subscriptions
     populated.run(of_store.create(populated.project, "q", HOOK, ttl=600, options={}))
     assert findings(populated) == []
     damage(populated)
@@ -230,12 +225,8 @@ def test_damaged_deliveries_are_found_and_repaired(
 
 def test_deliveries_to_a_paused_subscription_are_no_finding(delivering: ContractStore) -> None:
     id = _with_deliveries(delivering)
-    assert delivering.driver.subscriptions
-    delivering.run(
-        delivering.driver.subscriptions.update(
-            delivering.project, "q", id, SubscriptionChanges(paused=True)
-        )
-    )
+    paused = SubscriptionChanges(paused=True)
+    delivering.run(delivering.subscriptions.update(delivering.project, "q", id, paused))
     delivering.command("DEL", key_of(delivering, "pending_due"))
     assert findings(delivering) == []
 
@@ -243,10 +234,9 @@ def test_deliveries_to_a_paused_subscription_are_no_finding(delivering: Contract
 def _with_deliveries(store: ContractStore) -> str:
     """Returns a subscription with a pending delivery and a failed one; a post is entered too."""
     driver = store.driver
-    assert driver.subscriptions
     assert driver.deliveries
     where = store.project, "q"
-    id = store.run(driver.subscriptions.create(*where, HOOK, ttl=600, options={}, delivers=True))
+    id = store.run(store.subscriptions.create(*where, HOOK, ttl=600, options={}, delivers=True))
     assert id
     store.post("entered", delay=0)
     expires = store.clock() + 600_000
@@ -315,31 +305,17 @@ def test_foreign_keys_in_the_database_are_ignored(populated: ContractStore) -> N
     assert findings(populated) == []
 
 
-@pytest.fixture(scope="module")
-def pools_uri() -> Iterator[str]:
-    with BACKENDS["pooled"]() as uri:
-        yield uri
-
-
 @pytest.fixture
-def pools(pools_uri: str, project: str) -> Iterator[PooledContractStore]:
+def pools(pools: PooledContractStore) -> Iterator[PooledContractStore]:
     """Thirty queues over two pools, one deleted, and one in the default pool."""
-    with opened(pools_uri, project) as store:
-        assert isinstance(store, PooledContractStore)
-        store.reset()
-        for number in range(30):
-            store.post(str(number), queue=f"q{number:02}")
-        store.create("gone")
-        store.run(store.driver.queues.delete(store.project, "gone"))
-        assert findings(store) == []
-        yield store
-        store.reset()
-
-
-def pool_of(store: PooledContractStore, queue: str) -> str:
-    pool = store.run(store.driver.control.catalogue.locate(store.project, queue)).pool
-    assert pool
-    return pool
+    pools.reset()
+    for number in range(30):
+        pools.post(str(number), queue=f"q{number:02}")
+    pools.create("gone")
+    pools.run(pools.driver.queues.delete(pools.project, "gone"))
+    assert findings(pools) == []
+    yield pools
+    pools.reset()
 
 
 def control(store: PooledContractStore, *words: Any) -> Any:
@@ -352,7 +328,7 @@ def entry(store: ContractStore, queue: str = "q05") -> bytes:
 
 
 def lists(store: PooledContractStore) -> control_keys.CatalogueKeys:
-    return control_keys.CatalogueKeys(store.project, pool_of(store, "q05"))
+    return control_keys.CatalogueKeys(store.project, store.pool_of("q05"))
 
 
 CATALOGUE: list[tuple[Callable[[PooledContractStore], Any], str]] = [
@@ -371,7 +347,7 @@ CATALOGUE: list[tuple[Callable[[PooledContractStore], Any], str]] = [
         "listed for default",
     ),
     (
-        lambda store: control(store, "HINCRBY", lists(store).project, pool_of(store, "q05"), 3),
+        lambda store: control(store, "HINCRBY", lists(store).project, store.pool_of("q05"), 3),
         "of its queues in this pool, but counts",
     ),
     (lambda store: control(store, "DEL", control_keys.CONTROL.catalogue), "has no entry for it"),
@@ -412,21 +388,21 @@ def test_queue_present_in_two_pools_is_reported(pools: PooledContractStore) -> N
     pools.run(default.queues.create(pools.project, "q05", {}))
     (finding,) = findings(pools, repair=True)
     assert finding == Finding(
-        what=f"it is in this store, but the catalogue names {pool_of(pools, 'q05')}"
+        what=f"it is in this store, but the catalogue names {pools.pool_of('q05')}"
     )
 
 
 def test_queue_of_unregistered_pool_is_reported(pools: PooledContractStore) -> None:
-    control(pools, "HDEL", control_keys.CONTROL.pools, pool_of(pools, "q05"))
+    control(pools, "HDEL", control_keys.CONTROL.pools, pools.pool_of("q05"))
     pools.driver.router.invalidate(None)
     found = [step for step in checked(pools, repair=True) if step.queue == "q05" and step.findings]
     assert [step.findings[0].what for step in found] == [
-        f"the catalogue has it in {pool_of(pools, 'q05')}, and there is no such pool"
+        f"the catalogue has it in {pools.pool_of('q05')}, and there is no such pool"
     ]
 
 
 def test_unfinished_move_is_reported_and_settled(pools: PooledContractStore) -> None:
-    source = pool_of(pools, "q05")
+    source = pools.pool_of("q05")
     target = "p2" if source == "p1" else "p1"
     move = Move(token="0" * 32, source=source, target=target)
     pools.run(pools.driver.control.catalogue.begin(pools.project, "q05", move))
@@ -446,7 +422,7 @@ def test_unfinished_move_is_reported_and_settled(pools: PooledContractStore) -> 
 
 
 def test_queue_under_move_lock_is_reported_as_not_checked(pools: PooledContractStore) -> None:
-    transfer = pools.run(pools.driver.router.stores.get(pool_of(pools, "q05"))).driver.transfer
+    transfer = pools.run(pools.driver.router.stores.get(pools.pool_of("q05"))).driver.transfer
     assert transfer
     pools.run(transfer.freeze(pools.project, "q05", "0" * 32))
     found = findings(pools)
@@ -455,7 +431,7 @@ def test_queue_under_move_lock_is_reported_as_not_checked(pools: PooledContractS
 
 
 def test_catalogue_entry_without_queue_is_removed(pools: PooledContractStore) -> None:
-    pool = pool_of(pools, "q05")
+    pool = pools.pool_of("q05")
     driver = pools.run(pools.driver.router.stores.get(pool)).driver
     pools.run(driver.queues.delete(pools.project, "q05"))
     (finding,) = findings(pools)
@@ -480,7 +456,7 @@ def test_pool_that_lost_all_its_queues_is_reported_as_damage(pools: PooledContra
     assert findings(pools) == []
 
 
-def test_unreachable_pool_is_reported(pools: PooledContractStore, pools_uri: str) -> None:
+def test_unreachable_pool_is_reported(pools: PooledContractStore) -> None:
     unreachable = Pool(name="p3", uri="unix:///no/such/socket", weight=0)
     pools.run(pools.driver.control.pools.put(unreachable, canonical=unreachable.uri))
     pools.driver.router.invalidate(None)

@@ -11,6 +11,7 @@ import pytest
 from tests.support.stores import ContractStore, names
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
+from zaqar_redis.records import Claim
 
 
 def _create_with_dead_letters(store: ContractStore, most: int = 2, **more: Any) -> None:
@@ -21,6 +22,12 @@ def _claim_and_expire(store: ContractStore, times: int, limit: int = 100) -> Non
     for _ in range(times):
         assert store.claim(limit=limit, ttl=60).messages
         store.clock.tick(60)
+
+
+def details(store: ContractStore, claim: str | None) -> Claim:
+    found = store.run(store.driver.claims.get(store.project, "q", claim or ""))
+    assert found
+    return found
 
 
 @pytest.mark.transports
@@ -40,6 +47,8 @@ def test_claim_without_claimable_messages_is_not_created(store: ContractStore) -
     store.create()
     empty = store.claim()
     assert (empty.claim_id, empty.messages, empty.next_visible_ms) == (None, (), None)
+    of_queue = keys.of_queue(store.project, "q")
+    assert sum(store.command("EXISTS", of_queue.claims, of_queue.leases)) == 0
 
 
 def test_empty_claim_returns_next_visible_ms(store: ContractStore) -> None:
@@ -132,9 +141,7 @@ def test_claim_is_spent_when_its_last_message_is_deleted(
     assert _spent(store) == [claim]
 
 
-def test_bulk_delete_spends_each_claim_whose_last_message_it_deletes(
-    store: ContractStore,
-) -> None:
+def test_bulk_delete_spends_each_claim_whose_last_message_it_deletes(store: ContractStore) -> None:
     ids = store.post("a", "b", "c").ids
     one, two = store.claim(limit=1).claim_id, store.claim(limit=2).claim_id
     store.delete(ids[0], ids[1], claims=[one, two])
@@ -193,9 +200,7 @@ def test_a_claim_shows_its_ttl_and_age(store: ContractStore) -> None:
     store.post("a")
     claim = store.claim(ttl=90).claim_id
     store.clock.tick(12.9)
-    assert claim
-    found = store.run(store.driver.claims.get(store.project, "q", claim))
-    assert found
+    found = details(store, claim)
     assert (found.id, found.ttl, found.age) == (claim, 90, 12)
     assert [message.claim_id for message in found.messages] == [claim]
     assert found.messages[0].age == 12
@@ -208,9 +213,7 @@ def test_renewing_restarts_the_lease(store: ContractStore) -> None:
     assert store.renew(claim, 100)
     store.clock.tick(99.999)
     assert store.held(claim) == ["a", "b"]
-    assert claim
-    found = store.run(store.driver.claims.get(store.project, "q", claim))
-    assert found
+    found = details(store, claim)
     assert (found.ttl, found.age) == (100, 99)
     assert store.claim().messages == ()
     store.clock.tick(0.001)
@@ -231,9 +234,7 @@ def test_renewing_does_not_count_as_claiming(store: ContractStore) -> None:
     claim = store.claim().claim_id
     store.renew(claim, 60)
     store.renew(claim, 60)
-    assert claim
-    found = store.run(store.driver.claims.get(store.project, "q", claim))
-    assert found
+    found = details(store, claim)
     assert [message.claim_count for message in found.messages] == [1]
 
 

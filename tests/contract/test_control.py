@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Awaitable, Iterator
 from importlib import metadata
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import pytest
 
-from tests.contract.conftest import BACKENDS
 from tests.support.clock import ManualClock
 from tests.support.stores import PATIENT
-from tests.support.tiers import in_gate
 from zaqar_redis import errors
 from zaqar_redis.formats import CURRENT, StoreFormat, WorkerRelease
 from zaqar_redis.keyspace import client as keyspace
@@ -69,23 +68,23 @@ class ControlStoreHarness:
         placed = self.run(self.catalogue.queues_of(pool, "", 1000))
         return [(each.project, each.queue) for each in placed]
 
-
-@pytest.fixture(scope="module", params=in_gate(["memory", "redis", "valkey"], "memory", "redis"))
-def own_uri(request: pytest.FixtureRequest) -> Iterator[str]:
-    with BACKENDS[request.param]() as uri:
-        yield uri
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, uri: str) -> Iterator[Self]:
+        with asyncio.Runner() as runner:
+            harness = cls(uri, runner)
+            harness.run(harness.control.start())
+            try:
+                yield harness
+            finally:
+                harness.run(harness.control.close())
 
 
 @pytest.fixture
-def operator(own_uri: str) -> Iterator[ControlStoreHarness]:
-    with asyncio.Runner() as runner:
-        harness = ControlStoreHarness(own_uri, runner)
-        harness.run(harness.control.start())
+def operator(control_uri: str) -> Iterator[ControlStoreHarness]:
+    with ControlStoreHarness.opened(control_uri) as harness:
         harness.run(harness.client.command("FLUSHDB"))
-        try:
-            yield harness
-        finally:
-            harness.run(harness.control.close())
+        yield harness
 
 
 def test_a_pool_is_stored_as_given(operator: ControlStoreHarness) -> None:
@@ -446,26 +445,21 @@ def test_queue_without_catalogue_entry_moves_from_default_pool(
 
 
 def test_leader_role_is_held_by_one_process_at_a_time(
-    own_uri: str, operator: ControlStoreHarness
+    control_uri: str, operator: ControlStoreHarness
 ) -> None:
-    with asyncio.Runner() as runner:
-        other = ControlStoreHarness(own_uri, runner)
-        other.run(other.control.start())
-        try:
-            assert operator.run(operator.control.lead("mover", 60))
-            assert operator.run(operator.control.lead("mover", 0.05))
-            for _ in range(100):
-                if other.run(other.control.lead("mover", 60)):
-                    break
-                other.run(asyncio.sleep(0.01))
-            assert not operator.run(operator.control.lead("mover", 60))
-            operator.run(operator.control.resign("mover"))  # it does not hold the role
-            assert not operator.run(operator.control.lead("mover", 60))
-            other.run(other.control.resign("mover"))
-            assert operator.run(operator.control.lead("mover", 60))
-            assert operator.run(operator.control.lead("another role", 60))
-        finally:
-            other.run(other.control.close())
+    with ControlStoreHarness.opened(control_uri) as other:
+        assert operator.run(operator.control.lead("mover", 60))
+        assert operator.run(operator.control.lead("mover", 0.05))
+        for _ in range(100):
+            if other.run(other.control.lead("mover", 60)):
+                break
+            other.run(asyncio.sleep(0.01))
+        assert not operator.run(operator.control.lead("mover", 60))
+        operator.run(operator.control.resign("mover"))  # it does not hold the role
+        assert not operator.run(operator.control.lead("mover", 60))
+        other.run(other.control.resign("mover"))
+        assert operator.run(operator.control.lead("mover", 60))
+        assert operator.run(operator.control.lead("another role", 60))
 
 
 def test_changes_of_pools_and_queues_notify_watchers(operator: ControlStoreHarness) -> None:

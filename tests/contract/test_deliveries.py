@@ -11,11 +11,7 @@ import pytest
 
 from tests.support.stores import TTL, ContractStore, PooledContractStore, names
 from zaqar_redis import errors
-from zaqar_redis.records import (
-    Forwarding,
-    NewMessage,
-    SubscriptionChanges,
-)
+from zaqar_redis.records import Forwarding, NewMessage, SubscriptionChanges
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.deliveries import (
     Deliveries,
@@ -44,6 +40,10 @@ class Taker:
         self.after = b"0"
 
     @property
+    def _at(self) -> tuple[str, str]:
+        return self._store.project, self._queue
+
+    @property
     def _deliveries(self) -> Deliveries:
         store, queue = self._store, self._queue
         (driver,) = [each for each in _stores(store) if _has_queue(store, each, queue)]
@@ -51,22 +51,13 @@ class Taker:
         return driver.deliveries
 
     def take(self) -> bool:
-        store = self._store
-        return store.run(self._deliveries.take(store.project, self._queue, self._lease))
+        return self._store.run(self._deliveries.take(*self._at, self._lease))
 
     def maybe_step(
         self, settled: SettledDeliveries = NOTHING, limit: int = 100
     ) -> DeliveryStep | None:
-        store = self._store
-        step = store.run(
-            self._deliveries.step(
-                store.project,
-                self._queue,
-                self._lease,
-                settled,
-                DeliveryReads(self.after, limit, 100),
-            )
-        )
+        reads = DeliveryReads(self.after, limit, 100)
+        step = self._store.run(self._deliveries.step(*self._at, self._lease, settled, reads))
         if step is not None and step.entries:
             self.after = step.entries[-1].id
         return step
@@ -77,14 +68,10 @@ class Taker:
         return found
 
     def backlog(self, subscription: str, after: str = "") -> Sequence[PendingDelivery]:
-        store = self._store
-        return store.run(
-            self._deliveries.backlog(store.project, self._queue, subscription, after, 100)
-        )
+        return self._store.run(self._deliveries.backlog(*self._at, subscription, after, 100))
 
     def waiting(self, limit: int = 100) -> Sequence[str]:
-        store = self._store
-        return store.run(self._deliveries.waiting(store.project, self._queue, "", limit))
+        return self._store.run(self._deliveries.waiting(*self._at, "", limit))
 
     def hints(self) -> Sequence[str]:
         """Returns the list of those that come from now on."""
@@ -104,12 +91,10 @@ class Taker:
             self.step()
 
     def release(self) -> None:
-        store = self._store
-        store.run(self._deliveries.release(store.project, self._queue, self._lease))
+        self._store.run(self._deliveries.release(*self._at, self._lease))
 
     def made(self, *ids: str) -> int:
-        store = self._store
-        return store.run(self._deliveries.made(store.project, self._queue, ids))
+        return self._store.run(self._deliveries.made(*self._at, ids))
 
     def is_due(self, late_ms: int = 0) -> bool:
         deliveries = self._deliveries
@@ -117,7 +102,7 @@ class Taker:
         async def found() -> list[tuple[str, str]]:
             return [each async for each in deliveries.due(late_ms)]
 
-        return (self._store.project, self._queue) in self._store.run(found())
+        return self._at in self._store.run(found())
 
 
 def _stores(store: ContractStore) -> list[Driver]:
@@ -142,21 +127,20 @@ def of_subscriptions(store: ContractStore) -> SubscriptionDeliveries:
 def subscribe(
     store: ContractStore, subscriber: str = HOOK, ttl: int = 600, queue: str = "q", **how: Any
 ) -> str:
-    assert store.driver.subscriptions
-    id = store.run(
-        store.driver.subscriptions.create(
-            store.project, queue, subscriber, ttl=ttl, options={}, **{"delivers": True, **how}
-        )
-    )
+    how = {"delivers": True, **how}
+    create = store.subscriptions.create
+    id = store.run(create(store.project, queue, subscriber, ttl=ttl, options={}, **how))
     assert id
     return id
 
 
 def update(store: ContractStore, id: str, **changes: Any) -> None:
-    assert store.driver.subscriptions
-    assert store.run(
-        store.driver.subscriptions.update(store.project, "q", id, SubscriptionChanges(**changes))
-    )
+    changed = SubscriptionChanges(**changes)
+    assert store.run(store.subscriptions.update(store.project, "q", id, changed))
+
+
+def unsubscribe(store: ContractStore, id: str) -> None:
+    store.run(store.subscriptions.delete(store.project, "q", id))
 
 
 def state(store: ContractStore, id: str) -> DeliveryState:
@@ -187,12 +171,7 @@ def pend(step: DeliveryStep, id: str, **fields: Any) -> list[PendingDelivery]:
     """Returns the messages of a step as pending deliveries."""
     return [
         PendingDelivery(
-            id,
-            f"{stored.message.rank:016d}",
-            stored.message.expires,
-            entry.epoch,
-            stored,
-            **fields,
+            id, f"{stored.message.rank:016d}", stored.message.expires, entry.epoch, stored, **fields
         )
         for entry in step.entries
         for stored in entry.messages
@@ -279,8 +258,7 @@ def test_posts_are_entered_only_for_subscriptions_that_notifiers_serve(
 def test_posts_are_not_entered_after_the_last_subscription_ended(
     store: ContractStore, subscription: str
 ) -> None:
-    assert store.driver.subscriptions
-    store.run(store.driver.subscriptions.delete(store.project, "q", subscription))
+    unsubscribe(store, subscription)
     store.post("a")
     assert not Taker(store).is_due()
 
@@ -294,19 +272,14 @@ def test_subscription_for_deliveries_needs_its_queue(store: ContractStore) -> No
 def test_version_changes_with_the_subscriptions(
     store: ContractStore, taker: Taker, subscription: str, change: str
 ) -> None:
-    assert store.driver.subscriptions
     other = subscribe(store, "http://example.org/other")
     before = taker.step().version
     if change == "create":
         subscribe(store, "http://example.org/third")
     elif change == "update":
-        store.run(
-            store.driver.subscriptions.update(
-                store.project, "q", subscription, SubscriptionChanges(ttl=900)
-            )
-        )
+        update(store, subscription, ttl=900)
     else:
-        store.run(store.driver.subscriptions.delete(store.project, "q", other))
+        unsubscribe(store, other)
     assert taker.step().version not in (before, 0)
 
 
@@ -568,15 +541,13 @@ def test_notice_is_due_at_once(store: ContractStore, taker: Taker, subscription:
 def test_what_waits_for_a_subscription_that_ends_is_due_to_be_dropped(
     store: ContractStore, taker: Taker, subscription: str, end: str
 ) -> None:
-    assert store.driver.subscriptions
-    subscriptions = store.driver.subscriptions
     store.post("a")
     step = taker.step()
     taker.step(SettledDeliveries([step.entries[0].id], pending=pend(step, subscription)))
     if end == "delete":
-        store.run(subscriptions.delete(store.project, "q", subscription))
+        unsubscribe(store, subscription)
     elif end == "purge":
-        store.run(subscriptions.purge(store.project, "q"))
+        store.run(store.subscriptions.purge(store.project, "q"))
         assert taker.backlog(subscription) == []
         return
     else:
@@ -641,8 +612,7 @@ def test_delivery_that_expires_while_it_waits_has_failed(
 def test_delivery_of_a_subscription_that_has_ended_is_not_counted(
     store: ContractStore, taker: Taker, subscription: str
 ) -> None:
-    assert store.driver.subscriptions
-    store.run(store.driver.subscriptions.delete(store.project, "q", subscription))
+    unsubscribe(store, subscription)
     count = DeliveryCount(delivered=1, error="gone", status=410)
     taker.step(SettledDeliveries(counts=[(subscription, count)]))
     assert state(store, subscription) == DeliveryState()
@@ -653,11 +623,7 @@ def test_entry_expires_with_the_last_of_its_messages(
 ) -> None:
     update(store, subscription, ttl=10 * TTL)
     messages = [NewMessage(b'"a"', ttl=60, delay=0), NewMessage(b'"b"', ttl=5 * TTL, delay=0)]
-    store.run(
-        store.driver.messages.post(
-            store.project, "q", messages, client="", default_ttl=TTL, size=0, idempotency_key=None
-        )
-    )
+    store.send(messages)
     store.clock.tick(2 * TTL)
     store.sweep(0)
     assert entered(taker.step()) == ["a", "b"]

@@ -56,9 +56,7 @@ def test_more_messages_than_a_step_moves_become_dead_letters(expiring: ContractS
     assert expiring.stats().total == 0
 
 
-def test_message_whose_claim_lapsed_expires_later(
-    expiring: ContractStore,
-) -> None:
+def test_message_whose_claim_lapsed_expires_later(expiring: ContractStore) -> None:
     metadata = {"_on_expiry": "dead_letter", "_dead_letter_queue": "dead"}
     queue = expiring.existing_queue()
     assert expiring.run(expiring.driver.queues.update(expiring.project, queue, metadata))

@@ -73,12 +73,9 @@ def test_figures_leave_out_what_has_ended_and_change_nothing(store: ContractStor
 
 def test_figures_count_subscriptions_that_have_not_ended(store: ContractStore) -> None:
     store.post("a")
-    assert store.driver.subscriptions is not None
     for number, ttl in enumerate((60, 600)):
-        subscribed = store.driver.subscriptions.create(
-            store.project, "q", f"queue:{number}", ttl=ttl, options={}
-        )
-        assert store.run(subscribed) is not None
+        create = store.subscriptions.create
+        assert store.run(create(store.project, "q", f"queue:{number}", ttl=ttl, options={}))
     assert figures(store).subscriptions == 2
     store.clock.tick(61)
     now = figures(store)

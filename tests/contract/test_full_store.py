@@ -77,10 +77,7 @@ def refusals_of_redis(backend: Backend) -> int:
     )
 
 
-@pytest.fixture(
-    scope="module",
-    params=in_gate(BACKENDS, "redis"),
-)
+@pytest.fixture(scope="module", params=in_gate(BACKENDS, "redis"))
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     with BACKENDS[request.param]() as found:
         yield found

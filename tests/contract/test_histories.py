@@ -11,7 +11,7 @@ import pytest
 
 from tests.contract.conftest import BACKENDS
 from tests.contract.test_deliveries import Taker, subscribe, update
-from tests.support.stores import CLIENT, POOLED, PooledContractStore, opened
+from tests.support.stores import CLIENT, POOLED, PooledContractStore, opened_pools
 from zaqar_redis import errors
 from zaqar_redis.figures import Alarm, LargeQueue
 from zaqar_redis.service import queue_history, stores
@@ -30,8 +30,7 @@ def address(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def pooled(address: str, project: str) -> Iterator[PooledContractStore]:
-    with opened(address, project) as store:
-        assert isinstance(store, PooledContractStore)
+    with opened_pools(address, project) as store:
         store.reset()
         yield store
 
@@ -401,8 +400,7 @@ def test_alarm_about_subscriptions_names_one_and_counts_the_others(
     fail()
     assert f"Subscription {ids[0]} " in found()
     assert "2 more of its subscriptions get nothing" in found()
-    assert pooled.driver.subscriptions
-    pooled.run(pooled.driver.subscriptions.delete(pooled.project, "q", ids[0]))
+    pooled.run(pooled.subscriptions.delete(pooled.project, "q", ids[0]))
     assert f"Subscription {ids[1]} " in found()
     update(pooled, ids[1], subscriber="http://example.org/moved")
     assert found().startswith(f"Subscription {ids[2]} ")

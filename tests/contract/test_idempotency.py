@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.contract.conftest import BACKENDS
 from tests.support.blocking import BlockingStore
 from tests.support.stores import (
     OWN_KEYS,
@@ -15,11 +12,9 @@ from tests.support.stores import (
     PooledContractStore,
     checked,
     findings,
-    opened,
 )
 from zaqar_redis.keyspace import keys
 from zaqar_redis.records import IdempotencyKey, NewMessage
-from zaqar_redis.storage.control import DEFAULT_POOL
 
 #: The keys in Redis that hold a queue's idempotency records.
 SLOTS = ("idempotency", "idempotency_old")
@@ -256,35 +251,25 @@ def test_dead_letter_is_deduplicated_for_a_day_whatever_the_queue_window(
     assert real.stats("dead").idempotency_records <= 2
 
 
-@pytest.fixture(scope="module")
-def pools_uri() -> Iterator[str]:
-    with BACKENDS["pooled"]() as uri:
-        yield uri
-
-
-def test_records_move_with_their_queue_and_keep_their_age(pools_uri: str, project: str) -> None:
-    with opened(pools_uri, project) as pools:
-        assert isinstance(pools, PooledContractStore)
-        for number in range(1500):  # more than one chunk of a move
-            is_retry(pools, number)
-        pools.clock.tick(11)
-        for number in range(1500, 1510):
-            is_retry(pools, number)
-        post_dead_letter(pools)
-        pools.clock.tick(8)
-        source = pools.run(pools.driver.control.catalogue.locate(project, "q")).pool or DEFAULT_POOL
-        target = "p2" if source == "p1" else "p1"
-        pools.run(pools.driver.mover.move(project, "q", source, target))
-        assert pools.stats().idempotency_records == 1510
-        assert record_count(pools) == 2  # in one store only
-        assert findings(pools) == []
-        assert all(is_retry(pools, number) for number in range(1510))
-        before = pools.stats().total
-        post_dead_letter(pools)
-        assert pools.stats().total == before
-        pools.clock.tick(1)  # the end of the second window of the first ones
-        assert not is_retry(pools, 0)
-        assert all(is_retry(pools, number) for number in range(1500, 1510))
+def test_records_move_with_their_queue_and_keep_their_age(pools: PooledContractStore) -> None:
+    for number in range(1500):  # more than one chunk of a move
+        is_retry(pools, number)
+    pools.clock.tick(11)
+    for number in range(1500, 1510):
+        is_retry(pools, number)
+    post_dead_letter(pools)
+    pools.clock.tick(8)
+    pools.run(pools.driver.mover.move(pools.project, "q", *pools.route()))
+    assert pools.stats().idempotency_records == 1510
+    assert record_count(pools) == 2  # in one store only
+    assert findings(pools) == []
+    assert all(is_retry(pools, number) for number in range(1510))
+    before = pools.stats().total
+    post_dead_letter(pools)
+    assert pools.stats().total == before
+    pools.clock.tick(1)  # the end of the second window of the first ones
+    assert not is_retry(pools, 0)
+    assert all(is_retry(pools, number) for number in range(1500, 1510))
 
 
 @pytest.mark.parametrize("slot", [*SLOTS, "dead_letters", "dead_letters_old"])

@@ -4,17 +4,13 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.conftest import BACKENDS
-from tests.support.blocking import BlockingStore, Chunk, chunk_of
+from tests.support.blocking import BlockingStore, Chunk, both_pools, chunk_of
 from tests.support.clock import ManualClock
 from tests.support.stores import (
-    POOLED,
     TTL,
-    ContractStore,
     PooledContractStore,
     checked,
     findings,
@@ -23,7 +19,6 @@ from tests.support.stores import (
 from zaqar_redis import errors
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import IdempotencyKey
-from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.redis.bulk.ledger import LEDGER_WINDOW_MS, BatchDigest, ChunkMismatch
 
 DAY = 24 * 3600
@@ -60,8 +55,7 @@ def test_replay_does_not_restore_consumed_messages(blocking: BlockingStore) -> N
 
 
 @pytest.mark.parametrize(
-    ("late", "comes_in"),
-    [((4, 10), False), ((5, 8), False), ((5, 10), True), ((6, 0), True)],
+    ("late", "comes_in"), [((4, 10), False), ((5, 8), False), ((5, 10), True), ((6, 0), True)]
 )
 def test_only_chunks_after_the_last_position_are_written(
     blocking: BlockingStore, late: tuple[int, int], comes_in: bool
@@ -118,9 +112,7 @@ def test_chunk_after_the_end_of_its_batch_is_refused(blocking: BlockingStore) ->
     assert blocking.bodies() == ["a", "b", "d"]
 
 
-def test_batch_end_with_missing_or_different_messages_is_refused(
-    blocking: BlockingStore,
-) -> None:
+def test_batch_end_with_missing_or_different_messages_is_refused(blocking: BlockingStore) -> None:
     digest = BatchDigest()
     blocking.write(0, 0, chunk_of("a"), digest=digest)
     blocking.write(0, 1, chunk_of("b"), digest=digest)
@@ -322,38 +314,21 @@ def test_append_without_writer_identity_is_not_deduplicated(blocking: BlockingSt
     assert [queue.name for queue in listed.items] == ["q"]
 
 
-@pytest.fixture(scope="module")
-def pools_uri() -> Iterator[str]:
-    with BACKENDS["pooled"]() as uri:
-        yield uri
-
-
-def _part(pools: ContractStore, pools_uri: str, name: str) -> BlockingStore:
-    """Returns a blocking client of the pool of that name."""
-    uris = pools_uri.removeprefix(POOLED).split("|")
-    return BlockingStore(uris[("p1", "p2").index(name) + 1], pools.project, pools.clock)
-
-
-def test_a_ledger_moves_with_its_queue(pools_uri: str, project: str) -> None:
-    with opened(pools_uri, project) as pools:
-        assert isinstance(pools, PooledContractStore)
-        pools.post("first")
-        catalogue = pools.driver.control.catalogue
-        source = pools.run(catalogue.locate(project, "q")).pool or DEFAULT_POOL
-        target = "p2" if source == "p1" else "p1"
-        source_store, target_store = (_part(pools, pools_uri, name) for name in (source, target))
-        for part in range(1500):  # more than one chunk of a move
-            source_store.write(6, part % 3, chunk_of(f"m{part}"), name=f"query:{part}")
-        pools.run(pools.driver.mover.move(project, "q", source, target))
-        with pytest.raises(errors.MoveLocked):
-            source_store.write(6, 0, chunk_of("m0"), name="query:0")
-        for part in range(1500):
-            assert target_store.last(f"query:{part}") == (6, part % 3)
-        assert not target_store.write(6, 2, chunk_of("m2"), name="query:2")
-        assert target_store.write(6, 3, chunk_of("more"), name="query:2")
-        assert target_store.bodies() == ["first", *[f"m{part}" for part in range(1500)], "more"]
-        assert target_store.last_rank() == 1502
-        assert source_store.command("EXISTS", source_store.key("ledger")) == 0
-        assert findings(pools) == []
-        source_store.close()
-        target_store.close()
+def test_a_ledger_moves_with_its_queue(pools: PooledContractStore) -> None:
+    pools.post("first")
+    source_store, target_store = both_pools(pools)
+    for part in range(1500):  # more than one chunk of a move
+        source_store.write(6, part % 3, chunk_of(f"m{part}"), name=f"query:{part}")
+    pools.run(pools.driver.mover.move(pools.project, "q", *pools.route()))
+    with pytest.raises(errors.MoveLocked):
+        source_store.write(6, 0, chunk_of("m0"), name="query:0")
+    for part in range(1500):
+        assert target_store.last(f"query:{part}") == (6, part % 3)
+    assert not target_store.write(6, 2, chunk_of("m2"), name="query:2")
+    assert target_store.write(6, 3, chunk_of("more"), name="query:2")
+    assert target_store.bodies() == ["first", *[f"m{part}" for part in range(1500)], "more"]
+    assert target_store.last_rank() == 1502
+    assert source_store.command("EXISTS", source_store.key("ledger")) == 0
+    assert findings(pools) == []
+    source_store.close()
+    target_store.close()

@@ -18,10 +18,10 @@ from tests.support.stores import (
     POOLED,
     TTL,
     ContractStore,
-    PooledContractStore,
     names,
     new_messages,
     opened,
+    opened_pools,
     other_process,
 )
 from zaqar_redis import errors
@@ -215,8 +215,7 @@ def test_watched_queue_may_be_created_in_a_pool_added_later(
     redis_server: Backend, own_redis: str, project: str
 ) -> None:
     first, other = f"{own_redis}?db=1", redis_server.client()
-    with opened(f"{POOLED}{own_redis}|{first}", project) as store:
-        assert isinstance(store, PooledContractStore)
+    with opened_pools(f"{POOLED}{own_redis}|{first}", project) as store:
         follower = LiveRecorder(store)
         page = history_page(store)
         for pool in (

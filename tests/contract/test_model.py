@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from tests.contract.model import ModelMessage, ModelQueue, ReferenceModel
-from tests.support.stores import CLIENT, ContractStore, findings
+from tests.support.stores import ContractStore, findings
 from tests.support.tiers import in_gate
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
@@ -143,19 +143,7 @@ class ModelComparison(RuleBasedStateMachine):
     def send(
         self, queue: str, messages: list[NewMessage], idempotency_key: IdempotencyKey | None
     ) -> tuple[str, ...]:
-        store = self.store
-        posted = store.run(
-            store.driver.messages.post(
-                store.project,
-                queue,
-                messages,
-                client=CLIENT,
-                default_ttl=60,
-                size=0,
-                idempotency_key=idempotency_key,
-            )
-        )
-        return posted.ids
+        return self.store.send(messages, queue, idempotency_key=idempotency_key).ids
 
     @rule(sent=retries)
     def post_again(

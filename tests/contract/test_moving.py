@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.contract.conftest import BACKENDS
 from tests.contract.test_deliveries import Taker, entered, of_subscriptions, pend, state, subscribe
 from tests.contract.test_live import LiveRecorder, history_page
 from tests.support import servers
@@ -29,7 +28,7 @@ from tests.support.stores import (
     WrappedClient,
     names,
     new_messages,
-    opened,
+    opened_pools,
 )
 from tests.support.tiers import in_gate
 from zaqar_redis import errors, rules
@@ -49,46 +48,13 @@ RETRY = IdempotencyKey(key="once", fingerprint=b"1", window=3_600_000)
 
 #: The scripts and plain commands of a move, in the order of execution.
 STEPS = [
-    "move_begin",
-    "transfer_begin_import",
-    "transfer_export_messages",
-    "transfer_import_messages",
-    "transfer_freeze",
-    "transfer_export_index",
-    "transfer_import_index",
-    "transfer_export_terms",
-    "transfer_import_terms",
-    "transfer_import_subscriptions",
-    "transfer_export_records",
-    "transfer_import_records",
-    "transfer_export_settings",
-    "transfer_import_settings",
-    "transfer_seal",
-    "move_commit",
-    "move_unlock",
-    "ZADD",
-    "HDEL",
-    "transfer_tombstone",
-    "ZREM",
-    "move_end",
+    *("move_begin", "transfer_begin_import", "transfer_export_messages"),
+    *("transfer_import_messages", "transfer_freeze", "transfer_export_index"),
+    *("transfer_import_index", "transfer_export_terms", "transfer_import_terms"),
+    *("transfer_import_subscriptions", "transfer_export_records", "transfer_import_records"),
+    *("transfer_export_settings", "transfer_import_settings", "transfer_seal", "move_commit"),
+    *("move_unlock", "ZADD", "HDEL", "transfer_tombstone", "ZREM", "move_end"),
 ]
-
-
-@pytest.fixture(scope="module")
-def pools_uri() -> Iterator[str]:
-    with BACKENDS["pooled"]() as uri:
-        yield uri
-
-
-@pytest.fixture
-def pools(pools_uri: str, project: str) -> Iterator[PooledContractStore]:
-    with opened(pools_uri, project) as store:
-        assert isinstance(store, PooledContractStore)
-        yield store
-
-
-def pool_of(store: PooledContractStore, queue: str = "q") -> str | None:
-    return store.run(store.driver.control.catalogue.locate(store.project, queue)).pool
 
 
 #: The script with which a mover leaves each state of a move.
@@ -105,12 +71,8 @@ _NEXT_SCRIPT = {
 def move_queue(
     store: PooledContractStore, target: str, queue: str = "q", copy: CopyLive = copy_messages
 ) -> int:
-    source = pool_of(store, queue) or DEFAULT_POOL
+    source = store.pool_of(queue)
     return store.run(store.driver.mover.move(store.project, queue, source, target, copy=copy))
-
-
-def other(store: PooledContractStore, queue: str = "q") -> str:
-    return "p2" if pool_of(store, queue) == "p1" else "p1"
 
 
 def fill(store: ContractStore, number: int = 2500) -> tuple[str | None, str | None]:
@@ -126,8 +88,7 @@ def fill(store: ContractStore, number: int = 2500) -> tuple[str | None, str | No
     held = store.claim(20, ttl=600).claim_id
     prolonged = store.claim(3, ttl=7200, client=CLIENT).claim_id
     store.delete(store.page(limit=3).items[1].id)
-    of = store.driver.subscriptions
-    assert of
+    of = store.subscriptions
 
     async def subscribed(numbers: Iterable[int]) -> None:
         hooks = {f"http://example.org/{n}": {"n": n} for n in numbers}
@@ -152,8 +113,7 @@ def everything(store: ContractStore, queue: str = "q") -> Any:
             break
         after = page.marker
     ready = [message.id for message in store.page(limit=500, queue=queue).items]
-    of = store.driver.subscriptions
-    assert of
+    of = store.subscriptions
     subscribed = store.run(of.list(store.project, queue, "", 5000)).items
     assert all(
         store.run(of.find(store.project, queue, each.subscriber)) == each
@@ -176,10 +136,10 @@ def left_over(store: PooledContractStore, queue: str = "q") -> list[str]:
 def test_queue_moves_with_all_its_data(pools: PooledContractStore) -> None:
     held, prolonged = fill(pools)
     before = everything(pools)
-    target = other(pools)
+    target = pools.other_pool()
     count = move_queue(pools, target)
     assert count >= 2500
-    assert pool_of(pools) == target
+    assert pools.pool_of() == target
     assert everything(pools) == before
     for claim in (held, prolonged):
         assert claim
@@ -203,12 +163,11 @@ def test_queue_moves_with_all_its_data(pools: PooledContractStore) -> None:
 def test_queue_moves_between_pools_and_back_to_default_pool(pools: PooledContractStore) -> None:
     fill(pools, 100)
     before = everything(pools)
-    first = pool_of(pools)
-    for target in (other(pools), first, DEFAULT_POOL, "p1", "p2", DEFAULT_POOL):
-        assert target
-        if target != pool_of(pools):
+    first = pools.pool_of()
+    for target in (pools.other_pool(), first, DEFAULT_POOL, "p1", "p2", DEFAULT_POOL):
+        if target != pools.pool_of():
             move_queue(pools, target)
-        assert pool_of(pools) == target
+        assert pools.pool_of() == target
         assert everything(pools) == before
 
 
@@ -217,9 +176,9 @@ def test_topic_moves_with_its_history_and_its_size(pools: PooledContractStore) -
     pools.run(pools.driver.queues.create(pools.project, topic, {"_history_size": 3}))
     pools.post(*"abcd", queue=topic)
     before = everything(pools, topic)
-    target = other(pools, topic)
+    target = pools.other_pool(topic)
     move_queue(pools, target, topic)
-    assert pool_of(pools, topic) == target
+    assert pools.pool_of(topic) == target
     assert everything(pools, topic) == before
     pools.post("e", queue=topic)
     assert names(pools.page(queue=topic).items) == ["c", "d", "e"]
@@ -232,10 +191,10 @@ def test_moved_queue_is_swept_in_its_new_pool(pools: PooledContractStore) -> Non
     pools.reset()
     pools.post("long", ttl=600)
     pools.post("short", ttl=60)
-    move_queue(pools, other(pools))
+    move_queue(pools, pools.other_pool())
     pools.clock.tick(61)
     assert pools.sweep() == 1
-    move_queue(pools, other(pools))
+    move_queue(pools, pools.other_pool())
     pools.command("DEL", keys.SWEEPER)
     assert pools.sweep() == 0
     pools.clock.tick(600)
@@ -246,15 +205,15 @@ def test_moved_queue_is_swept_in_its_new_pool(pools: PooledContractStore) -> Non
 
 def test_an_empty_queue_moves_too(pools: PooledContractStore) -> None:
     pools.create(colour="red")
-    assert move_queue(pools, other(pools)) == 0
+    assert move_queue(pools, pools.other_pool()) == 0
     assert pools.existing_queue().metadata == {"colour": "red"}
 
 
 def test_move_of_a_deleted_queue_only_removes_it_from_the_pool(pools: PooledContractStore) -> None:
     pools.post("a")
     pools.run(pools.driver.queues.delete(pools.project, "q"))
-    assert move_queue(pools, other(pools)) == 0
-    assert pool_of(pools) is None
+    assert move_queue(pools, pools.other_pool()) == 0
+    assert pools.run(pools.driver.control.catalogue.locate(pools.project, "q")).pool is None
     pools.post("b")
     assert pools.listed() == ["b"]
 
@@ -275,7 +234,7 @@ def test_changes_during_copy_are_not_lost(pools: PooledContractStore) -> None:
         await pools.driver.messages.delete(pools.project, "q", [short], claims=None, force=True)
         return copied_rank
 
-    move_queue(pools, other(pools), copy=change_after)
+    move_queue(pools, pools.other_pool(), copy=change_after)
     assert pools.listed() == [str(number) for number in range(700, 2500)]
     assert pools.held(claimed[0]) == [str(number) for number in range(700, 750)]
     held = pools.get(ids[700])[0]
@@ -301,10 +260,10 @@ def test_queue_recreated_during_copy_keeps_its_new_messages(pools: PooledContrac
         )
         return copied_rank
 
-    source, target = pool_of(pools), other(pools)
+    source, target = pools.route()
     with pytest.raises(errors.MoveLocked):
         move_queue(pools, target, copy=change_after)
-    assert pool_of(pools) == source
+    assert pools.pool_of() == source
     assert pools.listed() == ["new"]
     move_queue(pools, target)
     assert pools.listed() == ["new"]
@@ -314,7 +273,7 @@ def test_queue_is_not_created_in_its_former_pool_after_an_undone_move_back(
     pools: PooledContractStore,
 ) -> None:
     pools.post("old", delay=0)
-    current, former = str(pool_of(pools)), other(pools)
+    current, former = pools.route()
     move_queue(pools, former)
     move_queue(pools, current)
 
@@ -348,8 +307,7 @@ def test_move_killed_at_any_script_is_completed_or_undone(
 ) -> None:
     held, _ = fill(pools, 2500)
     before = everything(pools)
-    source, target = pool_of(pools), other(pools)
-    assert source
+    source, target = pools.route()
     if _dies(pools, source, target, script, after):
         # Meanwhile clients see the complete queue, or are told to retry.
         pools.clock.tick(0)
@@ -357,14 +315,14 @@ def test_move_killed_at_any_script_is_completed_or_undone(
         try:
             assert everything(pools) == before
         except errors.MoveLocked:
-            assert pool_of(pools) == source
+            assert pools.pool_of() == source
     mover = pools.driver.mover
     pools.run(mover.settle_all())
     assert pools.run(pools.driver.control.catalogue.moves()) == []
     assert everything(pools) == before
-    if pool_of(pools) == source:
+    if pools.pool_of() == source:
         pools.run(mover.move(pools.project, "q", source, target))
-    assert pool_of(pools) == target
+    assert pools.pool_of() == target
     assert everything(pools) == before
     assert len(pools.held(held) or []) == 20
     found = left_over(pools)
@@ -423,15 +381,15 @@ class _FilledQueue:
         fill(store, 100)
         self._store = store
         self._content = everything(store)
-        self.source, self.target = str(pool_of(store)), other(store)
+        self.source, self.target = store.route()
 
     def assert_settled(self, settlement: Settlement) -> None:
         """The queue is whole, in the pool that the settlement says, and can move again."""
         store = self._store
-        assert pool_of(store) == (self.target if settlement is Settlement.FINISH else self.source)
+        assert store.pool_of() == (self.target if settlement is Settlement.FINISH else self.source)
         assert everything(store) == self._content
         assert store.run(store.driver.control.catalogue.moves()) == []
-        assert move_queue(store, other(store)) > 100
+        assert move_queue(store, store.other_pool()) > 100
 
 
 def _interrupted(
@@ -469,11 +427,7 @@ class _CancelledAfterScript(WrappedClient):
 @pytest.mark.parametrize(
     "script",
     [
-        "move_begin",
-        "transfer_begin_import",
-        "transfer_freeze",
-        "transfer_seal",
-        "move_commit",
+        *("move_begin", "transfer_begin_import", "transfer_freeze", "transfer_seal", "move_commit"),
         "transfer_tombstone",
     ],
 )
@@ -546,23 +500,19 @@ def _lock_kind(store: PooledContractStore, pool: str) -> LockKind | None:
 def test_move_to_invalid_pool_changes_nothing(pools: PooledContractStore) -> None:
     fill(pools, 100)
     before = everything(pools)
-    source = pool_of(pools)
-    assert source
+    source = pools.pool_of()
     with pytest.raises(errors.NoSuchPool):
         move_queue(pools, "nowhere")
     with pytest.raises(errors.QueueNotInPool):
-        pools.run(pools.driver.mover.move(pools.project, "q", other(pools), source))
+        pools.run(pools.driver.mover.move(pools.project, "q", pools.other_pool(), source))
     assert everything(pools) == before
     assert pools.run(pools.driver.control.catalogue.moves()) == []
 
 
-def test_concurrent_moves_of_one_queue_do_no_harm(
-    pools: PooledContractStore, pools_uri: str
-) -> None:
+def test_concurrent_moves_of_one_queue_do_no_harm(pools: PooledContractStore) -> None:
     fill(pools, 2500)
     before = everything(pools)
-    source, target = pool_of(pools), other(pools)
-    assert source
+    source, target = pools.route()
 
     async def both() -> list[Any]:
         mover = pools.driver.mover
@@ -590,10 +540,9 @@ def test_stopped_mover_releases_leader_role(pools: PooledContractStore, pools_ur
 
     control_uri = pools_uri.removeprefix(POOLED).split("|")[0]
     with (
-        opened(pools_uri, pools.project) as other_process,
+        opened_pools(pools_uri, pools.project) as other_process,
         contextlib.closing(blocking.client(control_uri, PATIENT)) as operator,
     ):
-        assert isinstance(other_process, PooledContractStore)
         control = other_process.driver.control
         for turns in range(60):
             operator.command("SCRIPT", "FLUSH")  # an unknown script takes two round trips
@@ -602,21 +551,29 @@ def test_stopped_mover_releases_leader_role(pools: PooledContractStore, pools_ur
             other_process.run(control.resign("mover"))
 
 
+def change_pool(store: PooledContractStore, name: str, **changes: Any) -> None:
+    pool = store.run(store.driver.control.pools.get(name))
+    assert pool
+    changed = msgspec.structs.replace(pool, **changes)
+    store.run(store.driver.control.pools.put(changed, canonical=pool.uri))
+
+
+def drained(store: PooledContractStore, name: str) -> list[tuple[Any, Any]]:
+    change_pool(store, name, draining=True)
+
+    async def drain() -> list[tuple[Any, Any]]:
+        return [step async for step in store.driver.jobs.drain(name)]
+
+    return store.run(drain())
+
+
 def test_draining_empties_a_pool(pools: PooledContractStore) -> None:
     names = [f"q{number:03}" for number in range(150)]
     for name in names:
         pools.post(name, queue=name)
     control = pools.driver.control
-    pool = pools.run(control.pools.get("p1"))
-    assert pool
-    draining = Pool(name="p1", uri=pool.uri, weight=pool.weight, draining=True)
-    pools.run(control.pools.put(draining, canonical=pool.uri))
-
-    async def drain() -> list[tuple[Any, Any]]:
-        return [step async for step in pools.driver.jobs.drain("p1")]
-
     done, messages = dict(metrics.MOVES.rows())[("done",)][0], metrics.MOVED.total
-    moved = pools.run(drain())
+    moved = drained(pools, "p1")
     assert dict(metrics.MOVES.rows())[("done",)] == [done + len(moved)]
     assert metrics.MOVED.total == messages + sum(count for _, count in moved)
     assert dict(metrics.MOVES_RUNNING.rows()) == {(): [0]}
@@ -634,22 +591,14 @@ def test_draining_last_pool_of_a_flavor_keeps_its_queues(pools: PooledContractSt
     control = pools.driver.control
     pools.run(control.flavors.put("fast", ["p1"]))
     pools.create("q", _flavor="fast")
-    before = pool_of(pools)
-    pool = pools.run(control.pools.get("p1"))
-    assert pool
-    draining = msgspec.structs.replace(pool, draining=True)
-    pools.run(control.pools.put(draining, canonical=pool.uri))
-
-    async def drain() -> list[Any]:
-        return [step async for step in pools.driver.jobs.drain("p1")]
-
+    before = pools.pool_of()
     failed = dict(metrics.MOVES.rows())[("failed",)][0]
     try:
-        ((_, why),) = [step for step in pools.run(drain()) if step[0].project == pools.project]
+        ((_, why),) = [step for step in drained(pools, "p1") if step[0].project == pools.project]
         assert isinstance(why, errors.CannotMove)
         assert '"fast" has no other pool' in why.text
         assert dict(metrics.MOVES.rows())[("failed",)] > [failed]
-        assert pool_of(pools) == before == "p1"
+        assert pools.pool_of() == before == "p1"
     finally:
         pools.run(control.flavors.delete("fast"))
 
@@ -657,8 +606,7 @@ def test_draining_last_pool_of_a_flavor_keeps_its_queues(pools: PooledContractSt
 @pytest.fixture
 def elsewhere(pools: PooledContractStore, pools_uri: str) -> Iterator[PooledContractStore]:
     """The same store in another process: *pools* knows the list of pools from before."""
-    with opened(pools_uri, pools.project) as store:
-        assert isinstance(store, PooledContractStore)
+    with opened_pools(pools_uri, pools.project) as store:
         pools.post("the list is cached now, and news wait while this loop stands still")
         yield store
 
@@ -669,15 +617,14 @@ def test_flavor_is_used_before_its_news_arrive(
     flavors = elsewhere.driver.control.flavors
     elsewhere.run(flavors.put("new", ["p2"]))
     pools.create("other", _flavor="new")
-    assert pool_of(pools, "other") == "p2"
+    assert pools.pool_of("other") == "p2"
     elsewhere.run(flavors.delete("new"))
 
 
 def test_pool_is_used_before_its_news_arrive(
     pools: PooledContractStore, elsewhere: PooledContractStore
 ) -> None:
-    source = pool_of(elsewhere)
-    assert source
+    source = elsewhere.pool_of()
     with servers.redis_server() as server:
         added = Pool(name="p3", uri=server.uri, weight=0)
         elsewhere.run(elsewhere.driver.control.pools.put(added, canonical=server.uri))
@@ -704,18 +651,13 @@ def counts(pools: PooledContractStore) -> list[int]:
 
 
 def test_queues_are_spread_by_weight_and_by_flavor(pools_uri: str, project: str) -> None:
-    with opened(pools_uri, project) as pools:
-        assert isinstance(pools, PooledContractStore)
+    with opened_pools(pools_uri, project) as pools:
         pools.reset()
         control = pools.driver.control
         names = [f"q{number:02}" for number in range(30)]
         for name in names:
             pools.post(name, queue=name)
-        first, second = (pools.run(control.pools.get(name)) for name in ("p1", "p2"))
-        assert first
-        assert second
-        heavy = msgspec.structs.replace(first, weight=200)
-        pools.run(control.pools.put(heavy, canonical=first.uri))
+        change_pool(pools, "p1", weight=200)
         assert all(isinstance(outcome, int) for _, outcome in spread(pools))
         assert counts(pools) == [0, 20, 10]
         assert spread(pools) == []
@@ -724,7 +666,7 @@ def test_queues_are_spread_by_weight_and_by_flavor(pools_uri: str, project: str)
         pools.run(pools.driver.queues.update(project, queue, {"_flavor": "fast"}))
         assert [placed.pool for placed, _ in spread(pools)].count("p2") >= 9
         assert counts(pools) == [0, 29, 1]
-        assert pool_of(pools, names[0]) == "p2"
+        assert pools.pool_of(names[0]) == "p2"
         assert all(pools.listed(name) == [name] for name in names)
         pools.run(control.flavors.delete("fast"))
         pools.run(control.jobs.end(REBALANCE_JOB))
@@ -734,10 +676,7 @@ def test_queues_are_spread_by_weight_and_by_flavor(pools_uri: str, project: str)
 def test_rebalance_stops_when_its_job_is_removed(pools: PooledContractStore) -> None:
     for number in range(20):
         pools.post("x", queue=f"q{number}")
-    pool = pools.run(pools.driver.control.pools.get("p1"))
-    assert pool
-    idle = msgspec.structs.replace(pool, weight=0)
-    pools.run(pools.driver.control.pools.put(idle, canonical=pool.uri))
+    change_pool(pools, "p1", weight=0)
     pools.run(pools.driver.control.jobs.put(REBALANCE_JOB, Job(running=True)))
 
     async def begun() -> int:
@@ -752,11 +691,10 @@ def test_rebalance_stops_when_its_job_is_removed(pools: PooledContractStore) -> 
 
 def test_move_lock_of_dead_mover_expires(pools: PooledContractStore) -> None:
     pools.post("a")
-    source = pool_of(pools)
-    assert source
+    source = pools.pool_of()
     transfer = pools.run(pools.driver.router.stores.get(source)).driver.transfer
     assert transfer
-    record = Move(token="0" * 32, source=source, target=other(pools))
+    record = Move(token="0" * 32, source=source, target=pools.other_pool())
     pools.run(pools.driver.control.catalogue.begin(pools.project, "q", record))
     pools.run(transfer.freeze(pools.project, "q", record.token))
     with pytest.raises(errors.MoveLocked):
@@ -778,7 +716,7 @@ def test_watcher_of_moved_queue_is_notified_of_a_gap_and_continues(
     follower = LiveRecorder(pools)
     pools.post("a")
     assert follower.wait(1) == ["a"]
-    move_queue(pools, other(pools))
+    move_queue(pools, pools.other_pool())
     pools.wait_for(lambda: follower.gaps > 0, "a gap")
     pools.post("b")
     assert follower.wait(2) == ["a", "b"]
@@ -799,7 +737,7 @@ def test_delivery_that_is_tried_again_is_due_after_a_move(
     waiting, late = pend(step, id, attempts=attempts)
     late = msgspec.structs.replace(late, due=pools.clock() + 99_000)
     taker.step(SettledDeliveries([step.entries[0].id], pending=[waiting, late]))
-    move_queue(pools, other(pools))
+    move_queue(pools, pools.other_pool())
     new = Taker(pools, "two")
     assert new.take()
     step = new.step()
@@ -826,7 +764,7 @@ def test_moved_queue_keeps_its_deliveries(pools: PooledContractStore) -> None:
     )
     for n in range(50):
         pools.post(f"c{n}")
-    move_queue(pools, other(pools))
+    move_queue(pools, pools.other_pool())
     new = Taker(pools, "two")
     assert new.is_due()
     assert new.take()

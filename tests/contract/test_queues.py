@@ -16,6 +16,7 @@ from zaqar_redis.records import MessageCounters, Queue, QueueSize, Stats
 LOOKALIKES = [
     (("a", "b.c"), ("a.b", "c")),
     (("a/b", "c"), ("a", "b/c")),
+    (("a", "b"), ("a/b", "b")),
     (("a}", "{b"), ("a}/{b", "")),
     (("a%2Fb", "c"), ("a/b", "c")),
     (("", "a"), ("a", "a")),
@@ -245,6 +246,21 @@ def test_counters_tell_where_messages_went(store: ContractStore) -> None:
     assert store.stats("dead").counters == MessageCounters(posted=2)
     store.run(store.driver.queues.delete(store.project, "q"))
     assert store.stats().counters == MessageCounters()
+
+
+def test_oldest_and_newest_message_follow_expiry(store: ContractStore) -> None:
+    first, second, third = (store.post("x", ttl=ttl).ids[0] for ttl in (60, 200, 100))
+
+    def ends() -> list[str]:
+        found = store.stats()
+        return [message.id for message in (found.oldest, found.newest) if message]
+
+    assert ends() == [first, third]
+    store.clock.tick(60)
+    assert ends() == [second, third]
+    store.clock.tick(40)
+    assert ends() == [second, second]
+    assert store.counts() == (1, 0, 1)
 
 
 def test_statistics_count_delayed_messages(store: ContractStore) -> None:

@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.contract.conftest import BACKENDS
-from tests.support.blocking import BlockingStore, chunk_of
+from tests.support.blocking import BlockingStore, both_pools, chunk_of
 from tests.support.clock import ManualClock
 from tests.support.stores import (
-    POOLED,
     TTL,
     PooledContractStore,
     ProcessDied,
@@ -26,7 +24,6 @@ from zaqar_redis import errors
 from zaqar_redis.check_records import CheckResult
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import RedisCommand
-from zaqar_redis.storage.control import DEFAULT_POOL
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -178,9 +175,7 @@ def test_committed_batch_is_not_committed_again(blocking: BlockingStore) -> None
     assert blocking.bodies() == ["a", "b"]
 
 
-def test_stale_driver_does_not_remove_chunks_of_the_next_batch(
-    blocking: BlockingStore,
-) -> None:
+def test_stale_driver_does_not_remove_chunks_of_the_next_batch(blocking: BlockingStore) -> None:
     put(blocking, "t", ["a"])
     commit(blocking, 1, "t")
     put(blocking, "next", ["b"])
@@ -264,9 +259,7 @@ def test_staged_chunks_are_deleted_with_their_queue(blocking: BlockingStore) -> 
     assert blocking.bodies() == ["a", "b"]
 
 
-def test_queue_recreated_during_commit_is_written_by_replay(
-    blocking: BlockingStore,
-) -> None:
+def test_queue_recreated_during_commit_is_written_by_replay(blocking: BlockingStore) -> None:
     put(blocking, "t", ["a"], ["b"])
     begin(blocking, 0, "t")
     publish(blocking, "t", 0)
@@ -336,34 +329,27 @@ def test_checker_accepts_staged_chunks(blocking: BlockingStore) -> None:
     assert ":stages" in wrong.what
 
 
-def test_queue_with_staged_write_is_not_moved(project: str) -> None:
-    with BACKENDS["pooled"]() as uri, opened(uri, project) as pools:
-        assert isinstance(pools, PooledContractStore)
-        pools.post("first")
-        catalogue = pools.driver.control.catalogue
-        source = pools.run(catalogue.locate(project, "q")).pool or DEFAULT_POOL
-        target = "p2" if source == "p1" else "p1"
-        uris = uri.removeprefix(POOLED).split("|")
-        source_store, target_store = (
-            BlockingStore(uris[("p1", "p2").index(name) + 1], project, pools.clock)
-            for name in (source, target)
-        )
-        put(source_store, "t", ["a"], ["b"])
-        begin(source_store, 0, "t")
-        publish(source_store, "t", 0)
-        with pytest.raises(errors.CannotMove, match="a write of Spark is being staged"):
-            pools.run(pools.driver.mover.move(project, "q", source, target))
-        assert pools.run(catalogue.moves()) == []
-        assert pools.run(catalogue.locate(project, "q")).pool == source
-        slots = set(keys.QueueKeys.__slots__) - {"move_lock"}
-        left = [getattr(keys.of_queue(project, "q"), slot) for slot in slots]
-        assert target_store.command("EXISTS", *left) == 0
-        commit(source_store, 0, "t")
-        assert pools.run(pools.driver.mover.move(project, "q", source, target)) == 3
-        assert target_store.bodies() == ["first", "a", "b"]
-        put(target_store, "again", ["a"], ["b"])
-        commit(target_store, 0, "again")
-        assert target_store.bodies() == ["first", "a", "b"]
-        assert findings(pools) == []
-        source_store.close()
-        target_store.close()
+def test_queue_with_staged_write_is_not_moved(pools: PooledContractStore) -> None:
+    pools.post("first")
+    catalogue = pools.driver.control.catalogue
+    source, target = pools.route()
+    source_store, target_store = both_pools(pools)
+    put(source_store, "t", ["a"], ["b"])
+    begin(source_store, 0, "t")
+    publish(source_store, "t", 0)
+    with pytest.raises(errors.CannotMove, match="a write of Spark is being staged"):
+        pools.run(pools.driver.mover.move(pools.project, "q", source, target))
+    assert pools.run(catalogue.moves()) == []
+    assert pools.pool_of() == source
+    slots = set(keys.QueueKeys.__slots__) - {"move_lock"}
+    left = [getattr(keys.of_queue(pools.project, "q"), slot) for slot in slots]
+    assert target_store.command("EXISTS", *left) == 0
+    commit(source_store, 0, "t")
+    assert pools.run(pools.driver.mover.move(pools.project, "q", source, target)) == 3
+    assert target_store.bodies() == ["first", "a", "b"]
+    put(target_store, "again", ["a"], ["b"])
+    commit(target_store, 0, "again")
+    assert target_store.bodies() == ["first", "a", "b"]
+    assert findings(pools) == []
+    source_store.close()
+    target_store.close()

@@ -9,29 +9,18 @@ import pytest
 
 from tests.support.stores import STRANGE_IDS, ContractStore, findings
 from zaqar_redis import errors
-from zaqar_redis.records import (
-    Page,
-    Subscription,
-    SubscriptionChanges,
-)
-from zaqar_redis.storage.subscriptions import Subscriptions
+from zaqar_redis.records import Page, Subscription, SubscriptionChanges
 
 HOOK = "http://example.org/hook"
 #: What Heat sends, until the year 9000 or so; in milliseconds it has 15 digits.
 HEAT_TTL = 220367260800
 
 
-def subscriptions_of(store: ContractStore) -> Subscriptions:
-    assert store.driver.subscriptions
-    return store.driver.subscriptions
-
-
 def subscribe(
     store: ContractStore, subscriber: str = HOOK, queue: str = "q", ttl: int = 600, **options: Any
 ) -> str | None:
-    return store.run(
-        subscriptions_of(store).create(store.project, queue, subscriber, ttl=ttl, options=options)
-    )
+    create = store.subscriptions.create
+    return store.run(create(store.project, queue, subscriber, ttl=ttl, options=options))
 
 
 def new_subscription(store: ContractStore, subscriber: str = HOOK, **how: Any) -> str:
@@ -41,26 +30,32 @@ def new_subscription(store: ContractStore, subscriber: str = HOOK, **how: Any) -
 
 
 def get(store: ContractStore, id: str, queue: str = "q") -> Subscription | None:
-    return store.run(subscriptions_of(store).get(store.project, queue, id))
+    return store.run(store.subscriptions.get(store.project, queue, id))
+
+
+def existing(store: ContractStore, id: str) -> Subscription:
+    found = get(store, id)
+    assert found
+    return found
 
 
 def find(store: ContractStore, subscriber: str = HOOK, queue: str = "q") -> Subscription | None:
-    return store.run(subscriptions_of(store).find(store.project, queue, subscriber))
+    return store.run(store.subscriptions.find(store.project, queue, subscriber))
 
 
 def page(
     store: ContractStore, after: str = "", limit: int = 10, queue: str = "q"
 ) -> Page[Subscription]:
-    return store.run(subscriptions_of(store).list(store.project, queue, after, limit))
+    return store.run(store.subscriptions.list(store.project, queue, after, limit))
 
 
 def update(store: ContractStore, id: str, queue: str = "q", **changes: Any) -> bool:
     changed = SubscriptionChanges(**changes)
-    return store.run(subscriptions_of(store).update(store.project, queue, id, changed))
+    return store.run(store.subscriptions.update(store.project, queue, id, changed))
 
 
 def delete(store: ContractStore, id: str, queue: str = "q") -> None:
-    store.run(subscriptions_of(store).delete(store.project, queue, id))
+    store.run(store.subscriptions.delete(store.project, queue, id))
 
 
 def test_subscription_is_read_as_it_was_created(store: ContractStore) -> None:
@@ -85,33 +80,31 @@ def test_a_subscriber_subscribes_once_to_a_queue(store: ContractStore) -> None:
     assert subscribe(store) is None
     assert new_subscription(store, queue="other") != first
     assert new_subscription(store, HOOK + "2") != first
-    known = get(store, first)
-    assert known
-    assert known.ttl == 600
+    assert existing(store, first).ttl == 600
 
 
 def test_queue_has_no_more_subscriptions_than_it_may_have(store: ContractStore) -> None:
-    create, where = subscriptions_of(store).create, (store.project, "q")
+    create, where = store.subscriptions.create, (store.project, "q")
     how: dict[str, Any] = {"ttl": 600, "options": {}, "most": 2}
     first, second = (store.run(create(*where, f"{HOOK}/{n}", **how)) for n in (1, 2))
     with pytest.raises(errors.TooManySubscriptions, match="The queue q has 2 subscriptions"):
         store.run(create(*where, HOOK, **how))
     assert store.run(create(*where, f"{HOOK}/1", **how)) is None
     assert [each.id for each in page(store).items] == sorted([str(first), str(second)])
-    store.run(subscriptions_of(store).delete(*where, str(first)))
+    store.run(store.subscriptions.delete(*where, str(first)))
     assert store.run(create(*where, HOOK, **how))
 
 
 def test_subscription_is_visible_in_its_queue_and_project_only(store: ContractStore) -> None:
     id = new_subscription(store)
     for project, queue in ((store.project, "other"), (store.project + "2", "q")):
-        assert store.run(subscriptions_of(store).get(project, queue, id)) is None
-        assert store.run(subscriptions_of(store).find(project, queue, HOOK)) is None
-        assert store.run(subscriptions_of(store).list(project, queue, "", 10)).items == []
+        assert store.run(store.subscriptions.get(project, queue, id)) is None
+        assert store.run(store.subscriptions.find(project, queue, HOOK)) is None
+        assert store.run(store.subscriptions.list(project, queue, "", 10)).items == []
         assert not store.run(
-            subscriptions_of(store).update(project, queue, id, SubscriptionChanges(ttl=5))
+            store.subscriptions.update(project, queue, id, SubscriptionChanges(ttl=5))
         )
-        store.run(subscriptions_of(store).delete(project, queue, id))
+        store.run(store.subscriptions.delete(project, queue, id))
     assert get(store, id)
 
 
@@ -168,18 +161,12 @@ def test_update_changes_only_given_fields(store: ContractStore) -> None:
     store.clock.tick(100)
     assert update(store, id, confirmed=True)
     assert update(store, id, options={"color": "red"})
-    known = get(store, id)
-    assert known
-    assert (known.confirmed, known.options, known.ttl, known.age) == (
-        True,
-        {"color": "red"},
-        600,
-        100,
-    )
+    known = existing(store, id)
+    assert (known.confirmed, known.options) == (True, {"color": "red"})
+    assert (known.ttl, known.age) == (600, 100)
     assert update(store, id, ttl=300)
     assert update(store, id, subscriber=HOOK + "2")
-    known = get(store, id)
-    assert known
+    known = existing(store, id)
     assert (known.confirmed, known.ttl, known.age) == (True, 300, 0)
     assert find(store) is None
     assert find(store, HOOK + "2") == known
@@ -190,11 +177,9 @@ def test_update_changes_only_given_fields(store: ContractStore) -> None:
 
 
 def test_subscription_may_be_paused_from_the_start(store: ContractStore) -> None:
-    of = store.driver.subscriptions
-    assert of
-    id = store.run(of.create(store.project, "q", HOOK, ttl=600, options={}, paused=True))
-    known = get(store, str(id))
-    assert known
+    create = store.subscriptions.create
+    id = store.run(create(store.project, "q", HOOK, ttl=600, options={}, paused=True))
+    known = existing(store, str(id))
     assert (known.confirmed, known.paused, known.subscriber) == (False, True, HOOK)
 
 
@@ -207,8 +192,7 @@ def test_paused_subscription_stays_paused_until_it_is_resumed(store: ContractSto
         ({"paused": False}, (True, False)),
     ):
         assert update(store, id, **change)
-        known = get(store, id)
-        assert known
+        known = existing(store, id)
         assert (known.confirmed, known.paused) == state
         assert (known.options, known.subscriber) == ({"color": "blue"}, HOOK)
         assert page(store).items == [known]
@@ -218,8 +202,7 @@ def test_update_to_a_subscriber_in_use_is_refused(store: ContractStore) -> None:
     first, second = new_subscription(store), new_subscription(store, HOOK + "2")
     with pytest.raises(errors.SubscriberTaken, match=HOOK):
         update(store, second, subscriber=HOOK, ttl=5)
-    known = get(store, second)
-    assert known
+    known = existing(store, second)
     assert (known.subscriber, known.ttl) == (HOOK + "2", 600)
     assert update(store, first, subscriber=HOOK)
     delete(store, first)
@@ -233,9 +216,7 @@ def test_update_to_a_subscriber_of_an_expired_subscription_is_accepted(
     second = new_subscription(store, HOOK + "2")
     store.clock.tick(60)
     assert update(store, second, subscriber=HOOK)
-    known = find(store)
-    assert known
-    assert known.id == second
+    assert find(store) == get(store, second)
 
 
 def test_deleting_is_idempotent(store: ContractStore) -> None:

@@ -191,14 +191,11 @@ def _dead_letter(store: ContractStore) -> None:
 
 
 def _subscribe(store: ContractStore) -> None:
-    of = store.driver.subscriptions
-    assert of
-    store.run(of.create(store.project, "q", "http://a.b", ttl=60, options={}))
+    store.run(store.subscriptions.create(store.project, "q", "http://a.b", ttl=60, options={}))
 
 
 def _subscribe_for_less(store: ContractStore) -> None:
-    of = store.driver.subscriptions
-    assert of
+    of = store.subscriptions
     subscription = store.run(of.create(store.project, "q", "http://a.b", ttl=900, options={}))
     assert subscription
     assert store.run(of.update(store.project, "q", subscription, SubscriptionChanges(ttl=60)))
@@ -212,16 +209,8 @@ def _subscribe_to_a_queue(store: ContractStore) -> None:
 @pytest.mark.parametrize(
     "happens",
     [
-        _post,
-        _post_with_key,
-        _post_what_expires_sooner,
-        _delay,
-        _claim,
-        _hold_for_less,
-        _dead_letter,
-        _subscribe,
-        _subscribe_for_less,
-        _subscribe_to_a_queue,
+        *(_post, _post_with_key, _post_what_expires_sooner, _delay, _claim, _hold_for_less),
+        *(_dead_letter, _subscribe, _subscribe_for_less, _subscribe_to_a_queue),
     ],
 )
 def test_everything_that_expires_is_swept_in_the_next_round(

@@ -38,10 +38,7 @@ def test_backup_of_a_busy_queue_has_what_was_acknowledged_and_no_request_fails(
     options = load.OPTIONS | {
         "transport": {"max_messages_per_page": _PAGE, "max_messages_post_size": 10**6}
     }
-    with (
-        servers.redis_server() as source,
-        servers.service(source.uri, options=options) as service,
-    ):
+    with servers.redis_server() as source, servers.service(source.uri, options=options) as service:
         old = _fill(service, project)
         with load.QueueLoad(service, project) as clients:
             clients.posted |= old

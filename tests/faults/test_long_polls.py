@@ -114,8 +114,7 @@ def test_long_poll_disconnected_while_woken_passes_the_wakeup_on(
                 await polls.settled(redis, before + 40)
                 # More messages than waiting clients: those who leave too late may hold some.
                 await asyncio.gather(
-                    asyncio.to_thread(post, service, own, 20),
-                    *[poll.leave() for poll in leaving],
+                    asyncio.to_thread(post, service, own, 20), *[poll.leave() for poll in leaving]
                 )
                 await polls.answered(staying, len(staying))
                 assert {poll.answer.result()[0] for poll in staying} == {201}

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import pytest
 
 from tests.faults import load
 from tests.support import servers
+from tests.support.command_line import CommandLine
 
 _OPTIONS: dict[str, dict[str, object]] = load.OPTIONS | {"DEFAULT": {"admin_mode": True}}
 
@@ -52,17 +52,8 @@ class PooledCluster:
         assert self._checked() == []
 
     def _checked(self, *options: str) -> list[dict[str, Any]]:
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "zaqar_redis.cli.main", "check", *options),
-                *("--storage", self.default_pool.uri, "-f", "json"),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        found: list[dict[str, Any]] = json.loads(done.stdout)
+        shell = CommandLine(["--storage", self.default_pool.uri])
+        found: list[dict[str, Any]] = shell.shown("check", *options)
         return found
 
     @contextlib.contextmanager
@@ -71,12 +62,8 @@ class PooledCluster:
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [
-                    sys.executable,
-                    "-m",
-                    "benchmarks.chaos.mover",
-                    self.default_pool.uri,
-                    project,
-                    "busy",
+                    *(sys.executable, "-m", "benchmarks.chaos.mover"),
+                    *(self.default_pool.uri, project, "busy"),
                 ],
                 stdout=output,
             )

@@ -60,9 +60,7 @@ def _has(client: redis.Redis, queue: str, messages: int) -> bool:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    "words",
-    [("queue", "redrive", "dead"), ("message", "move", "dead", "q")],
-    ids=" ".join,
+    "words", [("queue", "redrive", "dead"), ("message", "move", "dead", "q")], ids=" ".join
 )
 def test_a_killed_move_loses_and_doubles_nothing(words: tuple[str, ...]) -> None:
     with (

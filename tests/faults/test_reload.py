@@ -189,10 +189,7 @@ def limit_is(service: servers.RunningService, limit: int, project: str) -> bool:
 
 def test_reload_applies_what_has_changed_and_refuses_what_is_wrong(project: str) -> None:
     options = {"transport": {"max_messages_per_page": 30}}
-    with (
-        servers.redis_server() as redis,
-        servers.service(redis.uri, options=options) as service,
-    ):
+    with servers.redis_server() as redis, servers.service(redis.uri, options=options) as service:
         assert limit_is(service, 30, project)
         config = config_of(service)
         config.write_text("[transport]\nmax_messages_per_page = 40\n[server]\nlog_level = debug\n")

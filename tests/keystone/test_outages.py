@@ -160,11 +160,9 @@ def validator(keystone: RunningKeystone, tmp_path: Path) -> Create:
 
     def create(**more: object) -> TokenValidator:
         options = keystone.service_options() | {"http_request_max_retries": 0} | more
-        lines = ["[auth]", "strategy = keystone", "[keystone_authtoken]"]
-        lines += [f"{name} = {value}" for name, value in options.items() if value is not None]
-        file = tmp_path / "zaqar_redis.conf"
-        file.write_text("\n".join(lines))
-        return TokenValidator(configuration.load([], [str(file)]))
+        set_ = {name: value for name, value in options.items() if value is not None}
+        text = servers.config_text({"auth": {"strategy": "keystone"}, "keystone_authtoken": set_})
+        return TokenValidator(configuration.load([], [servers.config_file(tmp_path, text)]))
 
     return create
 
@@ -347,14 +345,14 @@ def test_a_delayed_decision_lets_nobody_in(keystone: RunningKeystone, validator:
 
 
 def test_service_beside_keystone_listens_on_any_address(tmp_path: Path) -> None:
-    file = tmp_path / "zaqar_redis.conf"
     common = "[drivers:transport:wsgi]\nbind = 192.0.2.1\n"
     own = "auth_type = password\nauth_url = http://192.0.2.1:5000\n"
     found = {}
     for strategy in ("keystone", "none", "keystone,none"):
         token_options = f"[keystone_authtoken]\n{own}" if "keystone" in strategy else ""
-        file.write_text(f"{common}[auth]\nstrategy = {strategy}\n{token_options}")
-        found[strategy] = service_factory.problems(configuration.load([], [str(file)]))
+        text = f"{common}[auth]\nstrategy = {strategy}\n{token_options}"
+        file = servers.config_file(tmp_path, text)
+        found[strategy] = service_factory.problems(configuration.load([], [file]))
     assert found["keystone"] == []
     for strategy in ("none", "keystone,none"):
         assert found[strategy][0].startswith("[auth] strategy: ")

@@ -95,18 +95,7 @@ def _assert_unauthenticated(response: httpx.Response, keystone: RunningKeystone)
 
 @pytest.mark.parametrize(
     "token",
-    [
-        None,
-        "",
-        "garbage",
-        b"\xff\xe9",
-        "a b",
-        "g" * 8001,
-        "a" * 7000,
-        "../v3/users",
-        "%00",
-        "é",
-    ],
+    [None, "", "garbage", b"\xff\xe9", "a b", "g" * 8001, "a" * 7000, "../v3/users", "%00", "é"],
 )
 def test_without_a_valid_token_a_request_is_unauthenticated(
     api: TokenClient, keystone: RunningKeystone, token: str | bytes | None
@@ -147,11 +136,7 @@ _FORGED = {
 
 @pytest.mark.parametrize("spelling", _SPELLINGS)
 def test_forged_identity_headers_give_nothing(
-    api: TokenClient,
-    keystone: RunningKeystone,
-    tokens: dict[str, str],
-    queue: str,
-    spelling: str,
+    api: TokenClient, keystone: RunningKeystone, tokens: dict[str, str], queue: str, spelling: str
 ) -> None:
     forged = [(spelling.format(name), value) for name, value in _FORGED.items()] * 2
     forged += [("OpenStack-System-Scope", "all")]

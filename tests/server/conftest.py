@@ -15,10 +15,17 @@ import pytest
 from tests.server import counted_app
 from tests.support import servers
 from tests.support.backends import Backend
+from tests.support.raw_http import RawConnection
 
 #: Seconds that services keep an idle connection; `zaqar-redis serve` has no such option.
 #: `impatient` keeps them longer than a busy machine takes from an answer to the next request.
 _IMPATIENT, _PATIENT = 5, 300
+
+
+@pytest.fixture
+def connection(service: servers.RunningService) -> Iterator[RawConnection]:
+    with RawConnection(service.port) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

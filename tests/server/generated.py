@@ -199,21 +199,11 @@ _HEADERS = st.sampled_from(
 #: After most of these the server reads no further request.
 _ENDINGS = st.sampled_from(
     [
-        b"Connection: close",
-        b"connection: CLOSE",
-        b"Connection: close, keep-alive",
-        b"Upgrade: h2c",
-        b"Host: two",
-        b"No colon",
-        b": no name",
-        b"Space : x",
-        b" folded: x",
-        b"X-Nul: \x00",
-        b"Content-Length: 1\r\nContent-Length: 2",
-        b"Content-Length: -1",
+        *(b"Connection: close", b"connection: CLOSE", b"Connection: close, keep-alive"),
+        *(b"Upgrade: h2c", b"Host: two", b"No colon", b": no name", b"Space : x", b" folded: x"),
+        *(b"X-Nul: \x00", b"Content-Length: 1\r\nContent-Length: 2", b"Content-Length: -1"),
         b"Content-Length: 99999999999999999999999",
-        b"Transfer-Encoding: chunked\r\nContent-Length: 3",
-        b"Transfer-Encoding: gzip",
+        *(b"Transfer-Encoding: chunked\r\nContent-Length: 3", b"Transfer-Encoding: gzip"),
     ]
 )
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.server.exchanges import MESSAGES, kept, post
 from tests.support import servers
 from tests.support.backends import Backend, subscribers
 from tests.support.raw_http import RawConnection, request
@@ -18,15 +18,7 @@ from tests.support.tiers import in_gate
 from tests.support.ways import WAYS
 from zaqar_redis.keyspace import keys
 
-MESSAGES = "/v2/queues/q/messages"
-DOCUMENT = b'{"messages": [{"body": "kept"}]}'
 PING = request("GET", "/v2/ping")
-
-
-def kept(service: servers.RunningService, project: str) -> list[object]:
-    with RawConnection(service.port) as connection:
-        connection.send(request("GET", f"{MESSAGES}?echo=true", project))
-        return [message["body"] for message in json.loads(connection.answer().body)["messages"]]
 
 
 def wait_until_waiting(redis: Backend | servers.RedisServer, project: str) -> None:
@@ -53,10 +45,8 @@ def test_connection_with_a_long_poll_is_not_idle(
     """The rest of its request comes when the answer before was sent: that is when it was idle."""
     wait = request("POST", "/v2/queues/q/claims?wait=5", project)
     with RawConnection(impatient.port) as connection:
-        connection.send(PING + wait[:10])
-        assert connection.answer().status == 204
-        connection.send(wait[10:])
-        assert connection.answer().status == 204
+        assert connection.ask(PING + wait[:10]).status == 204
+        assert connection.ask(wait[10:]).status == 204
 
 
 _TIMEOUT = 1.0
@@ -72,18 +62,14 @@ def strict(redis_server: Backend) -> Iterator[servers.RunningService]:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("begun", ["GET /v2/ping HTTP/1.1\r\nX-Slow:", "POST"])
 def test_second_request_of_a_connection_times_out_too(
-    strict: servers.RunningService,
-    service: servers.RunningService,
-    project: str,
-    way: str,
-    begun: str,
+    strict: servers.RunningService, connection: RawConnection, project: str, way: str, begun: str
 ) -> None:
-    post = request("POST", MESSAGES, project, DOCUMENT, WAYS[way].items())
-    with RawConnection(strict.port) as connection:
-        connection.send(post + (post[:-1] if begun == "POST" else begun.encode()))
-        assert connection.answer().status == 201
-        assert connection.rest().startswith(b"HTTP/1.1 408 ")
-    assert kept(service, project) == ["kept"]
+    whole = post(project, way)
+    with RawConnection(strict.port) as slow:
+        begun_bytes = whole[:-1] if begun == "POST" else begun.encode()
+        assert slow.ask(whole + begun_bytes).status == 201
+        assert slow.rest().startswith(b"HTTP/1.1 408 ")
+    assert kept(connection, project) == ["kept"]
 
 
 def test_request_cut_off_behind_a_long_poll_times_out_after_its_answer(
@@ -91,8 +77,7 @@ def test_request_cut_off_behind_a_long_poll_times_out_after_its_answer(
 ) -> None:
     wait = request("POST", "/v2/queues/q/claims?wait=3", project)
     with RawConnection(strict.port) as connection:
-        connection.send(wait + b"GET /v2/ping HTTP/1.1\r\n")
-        assert connection.answer().status == 204
+        assert connection.ask(wait + b"GET /v2/ping HTTP/1.1\r\n").status == 204
         assert connection.rest().startswith(b"HTTP/1.1 408 ")
 
 
@@ -109,33 +94,28 @@ def test_request_that_the_server_does_not_read_does_not_time_out(
         wait_until_waiting(redis_server, project)
         connection.send(PING[-1:])
         time.sleep(_TIMEOUT + 1.2)
-        other.send(request("POST", MESSAGES, project, DOCUMENT))
-        assert other.answer().status == 201
+        assert other.ask(post(project)).status == 201
         assert [answer.status for answer in connection.answers(3)] == [201, 204, 204]
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_half_closed_connection_is_closed_after_its_answers(
-    service: servers.RunningService, project: str, way: str
+    connection: RawConnection, project: str, way: str
 ) -> None:
-    with RawConnection(service.port) as connection:
-        connection.send(request("POST", MESSAGES, project, DOCUMENT, WAYS[way].items()))
-        assert connection.answer().status == 201
-        connection.half_close()
-        assert connection.rest() == b""
+    assert connection.ask(post(project, way)).status == 201
+    connection.half_close()
+    assert connection.rest() == b""
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_request_cut_off_by_a_half_close_is_not_done(
-    service: servers.RunningService, project: str, way: str
+    service: servers.RunningService, connection: RawConnection, project: str, way: str
 ) -> None:
-    post = request("POST", MESSAGES, project, DOCUMENT, WAYS[way].items())
-    with RawConnection(service.port) as connection:
-        connection.send(PING + post[:-1])
-        assert connection.answer().status == 204
-        connection.half_close()
-        assert connection.rest() == b""
-    assert kept(service, project) == []
+    assert connection.ask(PING + post(project, way)[:-1]).status == 204
+    connection.half_close()
+    assert connection.rest() == b""
+    with RawConnection(service.port) as other:
+        assert kept(other, project) == []
 
 
 #: Bytes of requests, or of memory, that one client may cost: several times what the buffers of
@@ -150,24 +130,21 @@ def _resident_bytes(pid: int) -> int:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_service_stops_reading_from_client_that_does_not_read(
-    service: servers.RunningService, project: str, way: str
+    service: servers.RunningService, connection: RawConnection, project: str, way: str
 ) -> None:
     """Neither requests nor answers of one client pile up in the worker."""
-    document = b'{"messages": [{"body": "%b"}]}' % (b"x" * 10_000)
     padding = [("X-Padding", "x" * 8_000), *WAYS[way].items()]
     ask = request("GET", f"{MESSAGES}?echo=true", project, headers=padding)
     (worker,) = service.workers()
-    count = 0
-    with RawConnection(service.port) as connection:
-        connection.send(request("POST", MESSAGES, project, document))
-        assert connection.answer().status == 201
-        before = _resident_bytes(worker)
-        sent = _fill(connection.socket, ask)
-        assert _resident_bytes(worker) - before < _PILE_MAX
-        assert len(kept(service, project)) == 1  # others are served
-        # It goes on when the client reads.
-        count = sent // len(ask)
-        assert [connection.answer().status for _ in range(count)] == [200] * count
+    assert connection.ask(post(project, body="x" * 10_000)).status == 201
+    before = _resident_bytes(worker)
+    sent = _fill(connection.socket, ask)
+    assert _resident_bytes(worker) - before < _PILE_MAX
+    with RawConnection(service.port) as other:
+        assert len(kept(other, project)) == 1  # others are served
+    # It goes on when the client reads.
+    count = sent // len(ask)
+    assert [connection.answer().status for _ in range(count)] == [200] * count
 
 
 def _fill(connection: socket.socket, piece: bytes) -> int:
@@ -195,7 +172,7 @@ def test_client_that_never_reads_loses_its_connection(
     """*closing*: the server has closed the connection, and waits until the rest is sent."""
     # Longer than a machine stands still: the posts must not time out.
     bounds = {"request_timeout": "5.0", "max_connections": "1"}
-    post = request("POST", MESSAGES, project, b'{"messages": [{"body": "%b"}]}' % (b"x" * _BODY))
+    large = post(project, body="x" * _BODY)
     last = [("Connection", "close")] if closing else []
     page = f"{MESSAGES}?echo=true&limit={_PAGE}"
     ask = request("GET", page, project, headers=[*WAYS[way].items(), *last])
@@ -203,15 +180,11 @@ def test_client_that_never_reads_loses_its_connection(
 
         def is_free() -> bool:
             with RawConnection(service.port) as other:
-                other.send(PING)
-                return other.answer().status == 204
+                return other.ask(PING).status == 204
 
         servers.wait_for(is_free, "the place of those who asked whether the service runs")
         with RawConnection(service.port) as connection:
-            connection.send(post)
-            assert connection.answer().status == 201
-            for _ in range(_PAGE - 1):
-                connection.send(post)
-                assert connection.answer().status == 201
+            for _ in range(_PAGE):
+                assert connection.ask(large).status == 201
             connection.send(ask * 3)
             servers.wait_for(is_free, "the place of the client that does not read")

@@ -3,37 +3,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-
 import pytest
 
+from tests.server.exchanges import DOCUMENT, MESSAGES, kept, post
 from tests.support import servers
 from tests.support.raw_http import RawConnection, chunked, request
 from tests.support.ways import ASGI, HOT, WAYS
 
-MESSAGES = "/v2/queues/q/messages"
-DOCUMENT = b'{"messages": [{"body": "kept"}]}'
 #: More than any post may have.
 _TOO_LARGE = 512 * 1024
-
-
-@pytest.fixture
-def connection(service: servers.RunningService) -> Iterator[RawConnection]:
-    with RawConnection(service.port) as made:
-        yield made
-
-
-def kept(connection: RawConnection, project: str) -> list[object]:
-    connection.send(request("GET", f"{MESSAGES}?echo=true", project))
-    return [message["body"] for message in json.loads(connection.answer().body)["messages"]]
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_request_sent_byte_by_byte_is_served(
     connection: RawConnection, project: str, way: str
 ) -> None:
-    for byte in request("POST", MESSAGES, project, DOCUMENT, WAYS[way].items()):
+    for byte in post(project, way):
         connection.send(bytes([byte]))
     assert connection.answer().status == 201
     assert kept(connection, project) == ["kept"]
@@ -46,8 +31,7 @@ def test_chunked_body_is_joined(
     connection: RawConnection, project: str, chunks: list[bytes]
 ) -> None:
     head = request("POST", MESSAGES, project, headers=[("Transfer-Encoding", "chunked")])
-    connection.send(head + chunked(*chunks))
-    assert connection.answer().status == 201
+    assert connection.ask(head + chunked(*chunks)).status == 201
     assert kept(connection, project) == ["kept"]
 
 
@@ -56,10 +40,8 @@ def test_client_that_expects_100_continue_is_told_to_continue(
 ) -> None:
     headers = [("Expect", "100-continue")]
     whole = request("POST", MESSAGES, project, DOCUMENT, headers)
-    connection.send(whole.removesuffix(DOCUMENT))
-    assert connection.answer().status == 100
-    connection.send(DOCUMENT)
-    assert connection.answer().status == 201
+    assert connection.ask(whole.removesuffix(DOCUMENT)).status == 100
+    assert connection.ask(DOCUMENT).status == 201
     assert kept(connection, project) == ["kept"]
 
 
@@ -67,8 +49,7 @@ def test_client_that_expects_100_continue_is_refused_before_its_body(
     connection: RawConnection, project: str
 ) -> None:
     headers = [("Expect", "100-continue"), ("Content-Length", str(_TOO_LARGE))]
-    connection.send(request("POST", MESSAGES, project, headers=headers))
-    assert connection.answer().status in (100, 400)
+    assert connection.ask(request("POST", MESSAGES, project, headers=headers)).status in (100, 400)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -84,8 +65,7 @@ def test_body_over_the_limit_is_refused_and_connection_goes_on(
 
 def test_chunked_body_over_the_limit_is_refused(connection: RawConnection, project: str) -> None:
     head = request("POST", MESSAGES, project, headers=[("Transfer-Encoding", "chunked")])
-    connection.send(head + chunked(*[b"x" * 4096] * (_TOO_LARGE // 4096)))
-    answer = connection.answer()
+    answer = connection.ask(head + chunked(*[b"x" * 4096] * (_TOO_LARGE // 4096)))
     assert answer.status == 400
     assert b"Messages may be at most" in answer.body
     assert kept(connection, project) == []
@@ -122,8 +102,7 @@ def test_connection_closes_as_version_and_header_say(
     closes: bool,
 ) -> None:
     sent = [*headers, *WAYS[way].items()]
-    connection.send(request("GET", MESSAGES, project, headers=sent, version=version))
-    answer = connection.answer()
+    answer = connection.ask(request("GET", MESSAGES, project, headers=sent, version=version))
     assert answer.status == 200
     assert answer.head.startswith(b"HTTP/1.1 ")
     assert (answer.headers.get("connection") == "close") is closes
@@ -145,8 +124,7 @@ def test_answer_to_head_has_no_body(connection: RawConnection, path: str) -> Non
 def test_request_of_another_version_is_refused(
     connection: RawConnection, project: str, version: str
 ) -> None:
-    connection.send(request("GET", MESSAGES, project, version=version))
-    assert connection.answer().status == 400
+    assert connection.ask(request("GET", MESSAGES, project, version=version)).status == 400
     assert connection.rest() == b""
 
 
@@ -181,8 +159,7 @@ def test_request_that_asks_for_another_protocol_is_answered(
 ) -> None:
     """As curl --http2 asks: a server may ignore it."""
     headers = [("Connection", "Upgrade"), ("Upgrade", "h2c")]
-    connection.send(request("GET", MESSAGES, project, headers=headers))
-    assert connection.answer().status == 200
+    assert connection.ask(request("GET", MESSAGES, project, headers=headers)).status == 200
     assert kept(connection, project) == []
 
 
@@ -219,8 +196,7 @@ def test_upgrade_with_an_empty_body_is_answered(
     connection: RawConnection, project: str, length: str
 ) -> None:
     headers = [*upgrade("h2c"), ("Content-Length", length)]
-    connection.send(request("GET", MESSAGES, project, headers=headers))
-    assert connection.answer().status == 200
+    assert connection.ask(request("GET", MESSAGES, project, headers=headers)).status == 200
     assert kept(connection, project) == []
 
 
@@ -228,8 +204,7 @@ def test_upgrade_with_an_empty_body_is_answered(
 def test_handshake_of_a_socket_does_not_repeat_the_request_before(
     service: servers.RunningService, connection: RawConnection, project: str, way: str
 ) -> None:
-    connection.send(request("POST", MESSAGES, project, DOCUMENT, WAYS[way].items()))
-    assert connection.answer().status == 201
+    assert connection.ask(post(project, way)).status == 201
     connection.send(request("GET", "/nowhere", headers=upgrade("websocket")))
     assert connection.until_text(b"\r\n\r\n").startswith(b"HTTP/1.1 404 ")
     with RawConnection(service.port) as other:
@@ -253,6 +228,5 @@ def test_handshake_of_a_socket_behind_an_answer_of_the_same_turn_is_answered_aft
     """The answer may still wait to be written with others."""
     bad = [(name, text.replace("13", "12")) for name, text in upgrade("websocket")]
     wrong = request("GET", f"{MESSAGES}?limit=x", project)
-    connection.send(wrong + request("GET", "/nowhere", headers=bad))
-    assert connection.answer().status == 400
+    assert connection.ask(wrong + request("GET", "/nowhere", headers=bad)).status == 400
     assert connection.until_text(b"\r\n\r\n").startswith(b"HTTP/1.1 400 Bad Request\r\nDate: ")

@@ -86,6 +86,5 @@ def test_connection_too_many_is_told_which_option_allows_more(
     service: servers.RunningService,
 ) -> None:
     with RawConnection(service.port) as first, RawConnection(service.port) as second:
-        first.send(_REQUEST)
-        assert first.answer().status == 204
+        assert first.ask(_REQUEST).status == 204
         _refused(second, 503, "[server] max_connections")

@@ -6,32 +6,21 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import cycle, islice
 
 import pytest
 
+from tests.server.exchanges import MESSAGES, bodies, kept, post
 from tests.support import servers
 from tests.support.raw_http import RawAnswer, RawConnection, request
 from tests.support.ways import ASGI, HOT, WAYS
 
-MESSAGES = "/v2/queues/q/messages"
 #: What stands in a stream instead of a request.
 GARBAGE = b"\x01\x02 garbage\r\n\r\n"
 _MANY = 1000
 #: Where Linux' struct tcp_info has tcpi_data_segs_in.
 _DATA_SEGMENTS_IN = 152
-
-
-@pytest.fixture
-def connection(service: servers.RunningService) -> Iterator[RawConnection]:
-    with RawConnection(service.port) as made:
-        yield made
-
-
-def post(project: str, body: object, way: str = HOT) -> bytes:
-    document = json.dumps({"messages": [{"body": body}]}).encode()
-    return request("POST", MESSAGES, project, document, WAYS[way].items())
 
 
 def missing(project: str, number: int, way: str) -> bytes:
@@ -41,10 +30,6 @@ def missing(project: str, number: int, way: str) -> bytes:
 
 def named(answers: Iterable[RawAnswer]) -> list[int]:
     return [int(json.loads(answer.body)["description"].split()[1]) for answer in answers]
-
-
-def bodies(answer: RawAnswer) -> list[object]:
-    return [message["body"] for message in json.loads(answer.body)["messages"]]
 
 
 @pytest.mark.parametrize("ways", [[HOT], [ASGI], [HOT, ASGI], [HOT, HOT, HOT, ASGI]])
@@ -60,7 +45,7 @@ def test_many_small_requests_in_one_write_are_answered_in_order(
 def test_pipelined_posts_are_done_in_order(
     connection: RawConnection, project: str, ways: list[str]
 ) -> None:
-    posts = [post(project, number, way) for number, way in zip(range(20), cycle(ways))]
+    posts = [post(project, way, number) for number, way in zip(range(20), cycle(ways))]
     connection.send(b"".join(posts) + request("GET", f"{MESSAGES}?echo=true&limit=20", project))
     assert [answer.status for answer in connection.answers(20)] == [201] * 20
     assert bodies(connection.answer()) == list(range(20))
@@ -73,8 +58,7 @@ def test_pipelined_request_waits_for_long_poll_before_it(
     wait = request("POST", "/v2/queues/q/claims?wait=30", project)
     connection.send(wait + request("GET", "/v2/ping") + missing(project, 7, ASGI))
     with RawConnection(service.port) as other:
-        other.send(post(project, "news"))
-        assert other.answer().status == 201
+        assert other.ask(post(project, body="news")).status == 201
     assert bodies(connection.answer("POST")) == ["news"]
     assert connection.answer().status == 204
     assert named([connection.answer()]) == [7]
@@ -122,11 +106,10 @@ def test_large_bodies_in_a_pipeline_are_read(connection: RawConnection, project:
     """Each is larger than what is read at once."""
     large = ["x" * 200_000] * 5
     ways = [HOT, ASGI, HOT, HOT, ASGI]
-    posts = [post(project, body, way) for body, way in zip(large, ways, strict=True)]
+    posts = [post(project, way, body) for body, way in zip(large, ways, strict=True)]
     connection.send(b"".join(posts))
     assert [answer.status for answer in connection.answers(5)] == [201] * 5
-    connection.send(request("GET", f"{MESSAGES}?echo=true", project))
-    assert bodies(connection.answer()) == large
+    assert kept(connection, project) == large
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -135,14 +118,13 @@ def test_requests_behind_one_that_closes_are_neither_answered_nor_done(
 ) -> None:
     closing = [("Connection", "close"), *WAYS[way].items()]
     connection.send(
-        request("GET", MESSAGES, project, headers=closing) + post(project, "unwanted", way)
+        request("GET", MESSAGES, project, headers=closing) + post(project, way, "unwanted")
     )
     answer = connection.answer()
     assert (answer.status, answer.headers["connection"]) == (200, "close")
     assert connection.rest() == b""
     with RawConnection(service.port) as other:
-        other.send(request("GET", f"{MESSAGES}?echo=true", project))
-        assert bodies(other.answer()) == []
+        assert kept(other, project) == []
 
 
 def _segments(connection: RawConnection) -> int:
@@ -156,8 +138,7 @@ def _segments(connection: RawConnection) -> int:
 def test_head_and_body_of_an_answer_leave_in_one_write(
     connection: RawConnection, project: str, way: str, path: str
 ) -> None:
-    connection.send(request("GET", path, project, headers=WAYS[way].items()))
-    assert connection.answer().body
+    assert connection.ask(request("GET", path, project, headers=WAYS[way].items())).body
     assert _segments(connection) == 1
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.server.counted_app import KEY
-from tests.server.test_framing import DOCUMENT, MESSAGES, kept, upgrade
+from tests.server.exchanges import DOCUMENT, MESSAGES, kept
+from tests.server.test_framing import upgrade
 from tests.support import servers
 from tests.support.backends import Backend
 from tests.support.raw_http import CLIENT, RawAnswer, RawConnection, chunked, request
@@ -34,14 +35,8 @@ Headers = list[tuple[str, str]]
 
 
 @pytest.fixture(scope="module")
-def channels(redis_server: Backend) -> Iterator[servers.RunningService]:
+def service(redis_server: Backend) -> Iterator[servers.RunningService]:
     with servers.service(redis_server.uri, options={"channels": {"api_key": KEY}}) as made:
-        yield made
-
-
-@pytest.fixture
-def connection(channels: servers.RunningService) -> Iterator[RawConnection]:
-    with RawConnection(channels.port) as made:
         yield made
 
 
@@ -70,15 +65,13 @@ def refused(answer: RawAnswer, status: int, *words: str) -> None:
 def test_another_spelling_of_a_path_is_not_found(
     connection: RawConnection, project: str, way: str, path: str, words: str
 ) -> None:
-    connection.send(request("GET", path, project, headers=WAYS[way].items()))
-    refused(connection.answer(), 404, words)
+    refused(connection.ask(request("GET", path, project, headers=WAYS[way].items())), 404, words)
     assert kept(connection, project) == []
 
 
 @pytest.mark.parametrize("path", ["/v2/", "/v2/queues?marker=//%2F", "http://h/v2/queues", "/"])
 def test_slashes_elsewhere_are_served(connection: RawConnection, project: str, path: str) -> None:
-    connection.send(request("GET", path, project))
-    assert connection.answer().status in (200, 300)
+    assert connection.ask(request("GET", path, project)).status in (200, 300)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -126,21 +119,19 @@ def test_headers_that_name_different_projects_are_refused(
         refused(connection.answer(), 400, "different projects", "X-Project-ID")
     assert kept(connection, project) == []
     headers = [*WAYS[way].items(), (name, project)]
-    connection.send(request("POST", MESSAGES, project, DOCUMENT, headers))
-    assert connection.answer().status == 201
+    assert connection.ask(request("POST", MESSAGES, project, DOCUMENT, headers)).status == 201
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("version", "status"), [("1.1", 400), ("1.0", 201)])
 def test_request_without_a_host_is_refused_but_in_http_1_0(
-    channels: servers.RunningService, project: str, way: str, version: str, status: int
+    service: servers.RunningService, project: str, way: str, version: str, status: int
 ) -> None:
     whole = request("POST", MESSAGES, project, DOCUMENT, WAYS[way].items(), version)
-    with RawConnection(channels.port) as connection:
-        connection.send(whole.replace(b"Host: h\r\n", b""))
-        assert connection.answer().status == status
+    with RawConnection(service.port) as connection:
+        assert connection.ask(whole.replace(b"Host: h\r\n", b"")).status == status
         assert connection.rest() == b""
-    with RawConnection(channels.port) as connection:
+    with RawConnection(service.port) as connection:
         assert kept(connection, project) == ["kept"] * (status == 201)
 
 
@@ -151,8 +142,7 @@ def test_header_that_comes_twice_with_one_value_is_served(
     twice = [("X-Project-ID", project), ("client-id", CLIENT), *[("Idempotency-Key", "k")] * 2]
     for _ in range(2):
         headers = [*WAYS[way].items(), *twice]
-        connection.send(request("POST", MESSAGES, project, DOCUMENT, headers))
-        assert connection.answer().status == 201
+        assert connection.ask(request("POST", MESSAGES, project, DOCUMENT, headers)).status == 201
     assert kept(connection, project) == ["kept"]
 
 
@@ -166,8 +156,7 @@ def test_lists_in_two_headers_are_one_list(
         (("text/html", "text/plain"), 406),
     ):
         headers = [*WAYS[way].items(), *(("Accept", kind) for kind in kinds)]
-        connection.send(request("GET", MESSAGES, project, headers=headers))
-        assert connection.answer().status == status
+        assert connection.ask(request("GET", MESSAGES, project, headers=headers)).status == status
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -181,8 +170,7 @@ def test_encoded_body_is_refused(
         request("POST", path, project, DOCUMENT, headers),
         request("POST", path, project, headers=[*headers, _CHUNKED]) + chunked(DOCUMENT),
     ):
-        connection.send(whole)
-        answer = connection.answer()
+        answer = connection.ask(whole)
         refused(answer, 415, "Content-Encoding")
         assert answer.headers["accept-encoding"] == "identity"
     assert kept(connection, project) == []
@@ -194,16 +182,14 @@ def test_body_that_is_not_encoded_is_served(
     connection: RawConnection, project: str, way: str, coding: str
 ) -> None:
     headers = [*WAYS[way].items(), ("Content-Encoding", coding)]
-    connection.send(request("POST", MESSAGES, project, DOCUMENT, headers))
-    assert connection.answer().status == 201
+    assert connection.ask(request("POST", MESSAGES, project, DOCUMENT, headers)).status == 201
     assert kept(connection, project) == ["kept"]
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_coding_of_no_body_is_ignored(connection: RawConnection, project: str, way: str) -> None:
     headers = [*WAYS[way].items(), ("Content-Encoding", "gzip")]
-    connection.send(request("GET", MESSAGES, project, headers=headers))
-    assert connection.answer().status == 200
+    assert connection.ask(request("GET", MESSAGES, project, headers=headers)).status == 200
 
 
 @pytest.mark.parametrize("path", [MESSAGES, "/api/info", "/connection/sse", "/nowhere"])
@@ -233,8 +219,7 @@ def test_transfer_coding_in_http_1_0_is_refused_and_the_body_is_no_request(
     connection: RawConnection, project: str
 ) -> None:
     head = request("POST", MESSAGES, project, headers=[_CHUNKED], version="1.0")
-    connection.send(head + chunked(DOCUMENT))
-    assert connection.answer().status == 400
+    assert connection.ask(head + chunked(DOCUMENT)).status == 400
     assert connection.rest() == b""
 
 
@@ -247,8 +232,7 @@ def test_form_is_refused_whatever_tells_its_length(
         request("POST", MESSAGES, project, DOCUMENT, headers),
         request("POST", MESSAGES, project, headers=[*headers, _CHUNKED]) + chunked(DOCUMENT),
     ):
-        connection.send(whole)
-        refused(connection.answer(), 400, _FORM[1])
+        refused(connection.ask(whole), 400, _FORM[1])
     assert kept(connection, project) == []
 
 

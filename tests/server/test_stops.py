@@ -7,14 +7,15 @@ import contextlib
 import json
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from tests.server.exchanges import kept, post, wait_until_read
 from tests.support import servers
 from tests.support.raw_http import RawConnection, request
 from tests.support.ways import ASGI, HOT, WAYS
 
-MESSAGES = "/v2/queues/q/messages"
 #: No request times out while the store is paused.
 _PATIENT: dict[str, dict[str, object]] = {
     "redis": {"timeout": 300},
@@ -37,22 +38,9 @@ def paused(redis: servers.RedisServer) -> Iterator[None]:
         redis.signal(signal.SIGCONT)
 
 
-def post(project: str, body: str, way: str = HOT) -> bytes:
-    document = json.dumps({"messages": [{"body": body}]}).encode()
-    return request("POST", MESSAGES, project, document, WAYS[way].items())
-
-
-def bodies(service: servers.RunningService, project: str) -> list[str]:
+def bodies(service: servers.RunningService, project: str) -> list[Any]:
     with RawConnection(service.port) as connection:
-        connection.send(request("GET", f"{MESSAGES}?echo=true&limit=20", project))
-        return [message["body"] for message in json.loads(connection.answer().body)["messages"]]
-
-
-def wait_until_read(service: servers.RunningService) -> None:
-    """Waits until the service has read what was sent to it before: it reads in this order."""
-    with RawConnection(service.port) as connection:
-        connection.send(request("HEAD", "/v2/ping"))
-        connection.answer("HEAD")
+        return kept(connection, project)
 
 
 def test_stop_closes_idle_connections_and_answers_requests_in_progress(
@@ -67,11 +55,10 @@ def test_stop_closes_idle_connections_and_answers_requests_in_progress(
         made: dict[str, RawConnection] = {
             name: stack.enter_context(RawConnection(service.port)) for name in [*sent, "idle"]
         }
-        made["idle"].send(post(project, "first"))
-        assert made["idle"].answer().status == 201
+        assert made["idle"].ask(post(project, body="first")).status == 201
         with paused(lone_redis):
             for name, ways in sent.items():
-                posts = [post(project, f"{name} {n}", way) for n, way in enumerate(ways)]
+                posts = [post(project, way, f"{name} {n}") for n, way in enumerate(ways)]
                 made[name].send(b"".join(posts))
             wait_until_read(service)
             service.process.send_signal(signal.SIGTERM)
@@ -97,9 +84,9 @@ def test_client_that_leaves_while_its_request_waits_for_the_store_harms_nobody(
         staying = RawConnection(service.port)
         with paused(lone_redis), staying:
             with RawConnection(service.port) as leaving:
-                leaving.send(post(project, "left", way))
+                leaving.send(post(project, way, "left"))
                 wait_until_read(service)
-                staying.send(post(project, "stayed", way))
+                staying.send(post(project, way, "stayed"))
                 wait_until_read(service)
             wait_until_read(service)  # and has noticed who left
             lone_redis.signal(signal.SIGCONT)
@@ -125,10 +112,8 @@ def test_long_poll_whose_client_leaves_takes_no_message(
 
         servers.wait_for(is_free, "the place of the client that left")
         with RawConnection(service.port) as connection:
-            connection.send(post(project, "free"))
-            assert connection.answer().status == 201
-            connection.send(request("POST", "/v2/queues/q/claims", project))
-            assert connection.answer().status == 201
+            assert connection.ask(post(project, body="free")).status == 201
+            assert connection.ask(request("POST", "/v2/queues/q/claims", project)).status == 201
 
 
 def test_stop_waits_for_a_call_of_the_server_api_whose_client_has_left(

@@ -35,16 +35,16 @@ class TlsService:
         self.port, self.metrics_port = servers.free_port(), servers.free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self._log = folder / "service.log"
-        config = folder / "zaqar_redis.conf"
-        config.write_text(
+        config = servers.config_file(
+            folder,
             f"[ssl]\ncert_file = {folder / 'service.crt'}\nkey_file = {folder / 'service.key'}\n"
-            f"[metrics]\nport = {self.metrics_port}\n"
+            f"[metrics]\nport = {self.metrics_port}\n",
         )
         command = [sys.executable, "-m", "zaqar_redis.cli.main", "serve"]
         command += ["--bind", f"127.0.0.1:{self.port}", "--storage", store]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*command, "--config-file", str(config)],
+                [*command, "--config-file", config],
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -127,9 +127,7 @@ def test_plain_request_is_told_to_use_https(service: TlsService, content: bytes 
     assert refused == "This port takes TLS only: use https://, or wss://.\n"
 
 
-def test_command_that_speaks_tls_to_a_plain_port_is_told_to_use_http(
-    redis_server: Backend,
-) -> None:
+def test_command_that_speaks_tls_to_a_plain_port_is_told_to_use_http(redis_server: Backend) -> None:
     with servers.service(redis_server.uri) as plain:
         shell = CommandLine(["--url", plain.url.replace("http:", "https:")])
         assert shell.refused("queue", "list").endswith("it may not speak TLS: use http://\n")
@@ -239,7 +237,6 @@ def test_files_that_cannot_be_used_are_an_error_at_the_start(
     for name in ("first", "other"):
         certificate(tmp_path, name)
     certificate(tmp_path, "locked", passphrase=b"geheim")
-    file = tmp_path / "zaqar_redis.conf"
-    file.write_text(f"[ssl]\n{text.format(f=tmp_path)}\n")
-    refusal = CommandLine().refused("config", "check", "--config-file", str(file))
+    file = servers.config_file(tmp_path, f"[ssl]\n{text.format(f=tmp_path)}\n")
+    refusal = CommandLine().refused("config", "check", "--config-file", file)
     assert message.format(f=tmp_path) in refusal

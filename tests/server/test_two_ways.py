@@ -55,11 +55,7 @@ class BothWays:
         self._clients = [ScenarioClient(service, project, way) for way in (HOT, ASGI)]
 
     def ask(
-        self,
-        method: str,
-        path: str,
-        document: object = b"",
-        headers: dict[str, str] | None = None,
+        self, method: str, path: str, document: object = b"", headers: dict[str, str] | None = None
     ) -> bytes:
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
         hot, asgi = (each.ask(method, path, body, headers or {}) for each in self._clients)
@@ -86,16 +82,9 @@ def test_life_of_messages_is_answered_alike(both: BothWays) -> None:
     assert b" 201 Created\r\n" in both.ask("POST", MESSAGES, first)
     both.ask("POST", MESSAGES, {"messages": [{"body": "later", "delay": 600}]})
     for query in (
-        "",
-        "?echo=true",
-        "?echo=true&limit=2",
-        "?echo=true&limit=1&marker={ids[1]}",
-        "?echo=1&include_delayed=true&include_claimed=yes",
-        "?ids={ids[0]},{ids[2]}",
-        "?ids={ids[0]}&ids={ids[1]}",
-        "?echo=true&wait=0",
-        "?echo=true&marker=nonsense",
-        "?",
+        *("", "?echo=true", "?echo=true&limit=2", "?echo=true&limit=1&marker={ids[1]}"),
+        *("?echo=1&include_delayed=true&include_claimed=yes", "?ids={ids[0]},{ids[2]}"),
+        *("?ids={ids[0]}&ids={ids[1]}", "?echo=true&wait=0", "?echo=true&marker=nonsense", "?"),
         "?=&&unknown=1",
     ):
         both.ask("GET", MESSAGES + query)
@@ -291,8 +280,7 @@ def test_hot_request_does_not_reach_asgi_unless_told_to(
     with RawConnection(counted.port) as connection:
 
         def calls() -> int:
-            connection.send(request("GET", CALLS))
-            return int(connection.answer().body)
+            return int(connection.ask(request("GET", CALLS)).body)
 
         for way, count in ((HOT, 0), (ASGI, 1)):
             before = calls()

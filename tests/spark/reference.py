@@ -11,11 +11,7 @@ from zaqar_redis.spark.columns import COLUMNS, type_text
 from zaqar_redis.spark.options import BATCH, OPTIONS, SINK, STREAM, WRITE
 
 _SHORT = {BATCH: "batch read", STREAM: "stream read", WRITE: "batch write", SINK: "stream write"}
-_KINDS = {
-    (BATCH, STREAM, WRITE, SINK): "all",
-    (BATCH, STREAM): "reads",
-    (WRITE, SINK): "writes",
-}
+_KINDS = {(BATCH, STREAM, WRITE, SINK): "all", (BATCH, STREAM): "reads", (WRITE, SINK): "writes"}
 
 
 def printed(words: str, uri: str, project: str) -> str:

@@ -20,14 +20,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
     StringContains,
 )
-from pyspark.sql.types import (
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from tests.support.spark_reads import BatchRead, SparkTestStore, batch, columns, values
 from tests.support.stores import CLIENT
@@ -333,20 +326,11 @@ def test_schema_projects(store: SparkTestStore) -> None:
     assert batch_read.rows() == [{"queue": "q", "rank": 1}]
 
 
-@pytest.mark.parametrize(
-    ("field", "why"),
-    [
-        (StructField("bodi", BinaryType()), 'no column "bodi", only project, queue, '),
-        (StructField("rank", IntegerType()), 'column "rank" is of type bigint, not int'),
-        (StructField("body", BinaryType(), nullable=False), 'column "body" must be nullable'),
-    ],
-)
-def test_invalid_schema_is_refused_at_once(
-    store: SparkTestStore, field: StructField, why: str
-) -> None:
+def test_invalid_schema_is_refused_at_once(store: SparkTestStore) -> None:
     store.create()
-    with pytest.raises(BadConfiguration, match=why):
-        BatchRead(store.source(subscribe="q"), StructType([field]))
+    schema = StructType([StructField("rank", IntegerType())])
+    with pytest.raises(BadConfiguration, match='column "rank" is of type bigint, not int'):
+        BatchRead(store.source(subscribe="q"), schema)
 
 
 def _pushed(store: SparkTestStore, *filters: Filter) -> BatchRead:

@@ -5,14 +5,7 @@ from __future__ import annotations
 
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.spark import columns

@@ -96,22 +96,10 @@ BAD = {
     "subscribePattern": ["(", "*"],
     "columns": [""],
     "startingOffsets": [
-        "",
-        "newest",
-        "7",
-        "[]",
-        '{"q": "7"}',
-        '{"q": -3}',
-        '{"q": true}',
-        '{"q": 1.5}',
-        '{"q": {"epoch": "00112233aabbccdd"}}',
-        '{"q": {"epoch": "XY", "offset": 1}}',
-        '{"q": {"epoch": 7, "offset": 1}}',
-        '{"q": {"offset": 1, "ofset": 2}}',
-        '{"q": 1, "q": 2}',
-        '{"default/q": 1, "q": 2}',
-        '{"q": null}',
-        "{",
+        *("", "newest", "7", "[]", '{"q": "7"}', '{"q": -3}', '{"q": true}', '{"q": 1.5}'),
+        *('{"q": {"epoch": "00112233aabbccdd"}}', '{"q": {"epoch": "XY", "offset": 1}}'),
+        *('{"q": {"epoch": 7, "offset": 1}}', '{"q": {"offset": 1, "ofset": 2}}'),
+        *('{"q": 1, "q": 2}', '{"default/q": 1, "q": 2}', '{"q": null}', "{"),
     ],
     "startingTimestamp": ["", "-1", "now", "1" * 19],
     "startingOffsetsByTimestamp": [
@@ -330,12 +318,8 @@ def test_offsets_of_unsubscribed_queues_are_an_error(store: SparkTestStore, name
 @pytest.mark.parametrize(
     "name",
     [
-        "startingOffsets",
-        "startingTimestamp",
-        "startingOffsetsByTimestamp",
-        "minOffsetsPerTrigger",
-        "maxTriggerDelay",
-        "includeExpired",
+        *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
+        *("minOffsetsPerTrigger", "maxTriggerDelay", "includeExpired"),
     ],
 )
 def test_browsing_options_are_an_error_when_claiming(store: SparkTestStore, name: str) -> None:

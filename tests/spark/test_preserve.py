@@ -274,10 +274,7 @@ def test_invalid_row_is_reported(store: SparkTestStore, column: str, value: Any,
     ],
 )
 def test_invalid_restore_options_are_refused_before_any_task(
-    store: SparkTestStore,
-    columns: str,
-    options: dict[str, object],
-    why: str,
+    store: SparkTestStore, columns: str, options: dict[str, object], why: str
 ) -> None:
     store.post("a")
     table = archived(store, columns=columns)

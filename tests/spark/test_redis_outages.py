@@ -86,9 +86,7 @@ def test_stream_survives_redis_restart(
 
 @pytest.mark.parametrize("delivery", ["ledger", "staged"])
 def test_write_survives_redis_restart(
-    server: servers.RedisServer,
-    durable_store: SparkTestStore,
-    delivery: str,
+    server: servers.RedisServer, durable_store: SparkTestStore, delivery: str
 ) -> None:
     absences = []
 

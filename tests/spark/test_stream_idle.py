@@ -18,6 +18,11 @@ from zaqar_redis.spark.reading import stream_planner
 _LOOKING = 6.5
 #: Commands per second that an idle stream may send.
 _CALLS = 5.0
+#: Options of a stream, by how it takes messages.
+_WAYS = {
+    "claim": {"consume": "claim", "group": "g"},
+    "browse": {"startingOffsets": "earliest"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +49,7 @@ def _calls(store: SparkTestStore) -> int:
 @pytest.mark.parametrize("consume", in_gate(["browse", "claim"]))
 def test_idle_stream_sends_few_commands(own_store: SparkTestStore, consume: str) -> None:
     own_store.post(1)
-    claiming = {"consume": "claim", "group": "g"}
-    browsing = {"startingOffsets": "earliest"}
-    query = SimulatedQuery(
-        own_store.source(subscribe="q", **(claiming if consume == "claim" else browsing))
-    )
+    query = SimulatedQuery(own_store.source(subscribe="q", **_WAYS[consume]))
     assert values(query.drain()) == [1]
     before, begin = _calls(own_store), time.monotonic()
     while time.monotonic() < begin + _LOOKING:
@@ -65,10 +66,7 @@ def test_post_wakes_an_idle_stream(
     own_store: SparkTestStore, consume: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_store.post(1)
-    claiming = {"consume": "claim", "group": "g"}
-    browsing = {"startingOffsets": "earliest"}
-    options = claiming if consume == "claim" else browsing
-    query = SimulatedQuery(own_store.source(subscribe="q", **options))
+    query = SimulatedQuery(own_store.source(subscribe="q", **_WAYS[consume]))
     assert values(query.trigger() or []) == [1]
     query.plan()  # subscribes to notifications
     # Now only a notification ends the wait, or the test's timeout.

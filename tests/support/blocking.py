@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from tests.support.clock import ManualClock
-from tests.support.stores import CLIENT, PATIENT, TTL, new_messages
+from tests.support.stores import CLIENT, PATIENT, TTL, PooledContractStore, new_messages
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import blocking, envelope, keys
 from zaqar_redis.records import ClaimResult, IdempotencyKey, NewMessage
@@ -145,3 +145,9 @@ def _body(stored: bytes) -> bytes:
     *_, flags, _, origin_length = envelope.head(stored)
     body = envelope.rest(stored, origin_length)[2]
     return envelope.with_attributes(body)[1] if envelope.has_attributes(flags) else body
+
+
+def both_pools(pools: PooledContractStore) -> list[BlockingStore]:
+    """Returns blocking clients of the pool of the queue "q", and of another one."""
+    uris = map(pools.uri_of, pools.route())
+    return [BlockingStore(uri, pools.project, pools.clock) for uri in uris]

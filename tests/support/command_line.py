@@ -74,6 +74,12 @@ class CommandLine:
         assert "Traceback" not in outcome.stderr
         return outcome.stderr
 
+    def misused(self, *words: str) -> str:
+        """Returns what a command that the parser refuses writes to stderr."""
+        outcome = self.run(*words)
+        assert (outcome.returncode, outcome.stdout) == (2, ""), outcome.stderr
+        return outcome.stderr
+
 
 def without_store() -> CommandLine:
     """A command line whose store is never there: no patience would change the outcome."""

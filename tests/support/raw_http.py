@@ -83,6 +83,10 @@ class RawConnection:
             return RawAnswer(head, self._until(b"0\r\n\r\n"))
         return RawAnswer(head, self._exactly(int(answer.headers["content-length"])))
 
+    def ask(self, data: bytes, method: str = "GET") -> RawAnswer:
+        self.send(data)
+        return self.answer(method)
+
     def answers(self, count: int) -> list[RawAnswer]:
         return [self.answer() for _ in range(count)]
 

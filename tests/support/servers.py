@@ -289,6 +289,13 @@ def _command_line(pid: int) -> bytes:
         return b""
 
 
+def config_file(folder: Path, text: str) -> str:
+    """Writes a configuration file; returns its path."""
+    path = folder / "zaqar_redis.conf"
+    path.write_text(text)
+    return str(path)
+
+
 @contextlib.contextmanager
 def service(
     storage: str,
@@ -306,26 +313,15 @@ def service(
     """
     with tempfile.TemporaryDirectory(prefix="zr-service-") as folder:
         port = port or free_port()
-        config = Path(folder) / "zaqar_redis.conf"
         redis = {"connect_timeout": CONNECT_TIMEOUT} | dict((options or {}).get("redis", {}))
-        config.write_text(config_text(dict(options or {}) | {"redis": redis}))
+        config = config_file(Path(folder), config_text(dict(options or {}) | {"redis": redis}))
         log = Path(folder) / "service.log"
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [
-                    sys.executable,
-                    "-m",
-                    "zaqar_redis.cli.main",
-                    "serve",
-                    "--bind",
-                    f"127.0.0.1:{port}",
-                    "--workers",
-                    str(workers),
-                    "--storage",
-                    storage,
-                    "--config-file",
-                    str(config),
-                    *words,
+                    *(sys.executable, "-m", "zaqar_redis.cli.main", "serve"),
+                    *("--bind", f"127.0.0.1:{port}", "--workers", str(workers)),
+                    *("--storage", storage, "--config-file", config, *words),
                 ],
                 stdout=output,
                 stderr=subprocess.STDOUT,

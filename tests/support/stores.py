@@ -42,6 +42,7 @@ from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
 from zaqar_redis.storage.redis import RedisDriver
 from zaqar_redis.storage.redis.control import RedisControl
+from zaqar_redis.storage.subscriptions import Subscriptions
 
 T = TypeVar("T")
 
@@ -207,6 +208,11 @@ class ContractStore:
             for node in client.nodes():
                 self.run(node.command("FLUSHDB"))
 
+    @property
+    def subscriptions(self) -> Subscriptions:
+        assert self.driver.subscriptions
+        return self.driver.subscriptions
+
     def sweep(self, lease: float = 60) -> int:
         assert self.driver.sweeper
         return self.run(self.driver.sweeper.sweep(lease))
@@ -293,14 +299,23 @@ class ContractStore:
         idempotency_key: IdempotencyKey | None = None,
         attributes: Attributes | None = None,
     ) -> PostResult:
+        new = new_messages(bodies, ttl, delay)
+        messages = [msgspec.structs.replace(each, attributes=attributes) for each in new]
+        return self.send(messages, queue, client, size, idempotency_key)
+
+    def send(
+        self,
+        messages: Sequence[NewMessage],
+        queue: str = "q",
+        client: str = CLIENT,
+        size: int = 0,
+        idempotency_key: IdempotencyKey | None = None,
+    ) -> PostResult:
         return self.run(
             self.driver.messages.post(
                 self.project,
                 queue,
-                [
-                    msgspec.structs.replace(each, attributes=attributes)
-                    for each in new_messages(bodies, ttl, delay)
-                ],
+                messages,
                 client=client,
                 default_ttl=TTL,
                 size=size,
@@ -460,6 +475,21 @@ class PooledContractStore(ContractStore):
         super().reset()
         self.begin()
 
+    def pool_of(self, queue: str = "q") -> str:
+        found = self.run(self.driver.control.catalogue.locate(self.project, queue)).pool
+        assert found
+        return found
+
+    def other_pool(self, queue: str = "q") -> str:
+        return "p2" if self.pool_of(queue) == "p1" else "p1"
+
+    def route(self, queue: str = "q") -> tuple[str, str]:
+        """Returns the pool of the queue, and another one."""
+        return self.pool_of(queue), self.other_pool(queue)
+
+    def uri_of(self, pool: str) -> str:
+        return self._pools[("p1", "p2").index(pool)]
+
 
 def checked(store: ContractStore, repair: bool = False) -> list[CheckResult]:
     async def steps() -> list[CheckResult]:
@@ -501,3 +531,10 @@ def opened(uri: str, project: str) -> Iterator[ContractStore]:
             yield store
         finally:
             store.run(store.driver.close())
+
+
+@contextlib.contextmanager
+def opened_pools(uri: str, project: str) -> Iterator[PooledContractStore]:
+    with opened(uri, project) as store:
+        assert isinstance(store, PooledContractStore)
+        yield store

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from zaqar_redis import errors
 from benchmarks.chaos import expected, history, report, schedule
 from benchmarks.chaos.faults import FAULTS
 from benchmarks.chaos.history import Act, ActOutcome, ActRecorder
@@ -18,6 +17,7 @@ from benchmarks.chaos.report import AppliedFault
 from benchmarks.chaos.schedule import FaultTarget, PlannedFault
 from benchmarks.chaos.topologies import TOPOLOGIES, Topology
 from tests.support.redis_node import RedisNode
+from zaqar_redis import errors
 
 _CHOICES = [FaultTarget("kill", "primary"), FaultTarget("pause", "worker")]
 _LASTS = {"kill": (1.0, 2.0), "pause": (2.0, 3.0)}

@@ -81,10 +81,8 @@ def zaqar(
 @contextlib.contextmanager
 def inside(folder: Path, configured: str) -> Iterator[httpx.Client]:
     """A client of stock Zaqar that runs in this process."""
-    config = folder / "zaqar.conf"
-    config.write_text(configured)
     (folder / "policy.yaml").write_text(POLICY)
-    bootstrap = crowd.bootstrap(str(config))
+    bootstrap = crowd.bootstrap(servers.config_file(folder, configured))
     with httpx.Client(transport=httpx.WSGITransport(app=bootstrap.transport.app)) as client:
         yield client
     bootstrap.storage.close()

@@ -18,11 +18,8 @@ _UNIT = "zaqar.tests.unit"
 MODULES: Mapping[str, tuple[str, ...]] = {
     "transport": (
         # First: it counts calls that threads left over from the transports would make.
-        f"{_UNIT}.notification",
-        f"{_UNIT}.transport",
-        f"{_UNIT}.common",
-        f"{_UNIT}.test_bootstrap",
-        f"{_UNIT}.storage.test_pool_catalog_new",
+        *(f"{_UNIT}.notification", f"{_UNIT}.transport", f"{_UNIT}.common"),
+        *(f"{_UNIT}.test_bootstrap", f"{_UNIT}.storage.test_pool_catalog_new"),
     ),
     "stock-redis": (f"{_UNIT}.storage.test_impl_redis",),
 }

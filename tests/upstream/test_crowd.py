@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import servers
 from tests.support.backends import NewStore
 from tests.support.tiers import in_gate
 from tests.upstream import crowd, stock
@@ -20,13 +21,9 @@ _ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("how", in_gate(["fork", "threads", "gevent", "eventlet"]))
 def test_each_message_is_claimed_once(how: str, tmp_path: Path, new_store: NewStore) -> None:
     with new_store() as store:
-        config = tmp_path / "zaqar.conf"
-        config.write_text(stock.configuration(store.uri))
+        config = servers.config_file(tmp_path, stock.configuration(store.uri))
         done = subprocess.run(
-            [
-                *(sys.executable, "-m", "tests.upstream.crowd"),
-                *(how, str(config), store.uri),
-            ],
+            [*(sys.executable, "-m", "tests.upstream.crowd"), *(how, config, store.uri)],
             capture_output=True,
             text=True,
             timeout=100,

@@ -39,9 +39,7 @@ class BothServices:
 
 @pytest.fixture(scope="module", params=["one Redis", "two Redis"])
 def both(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    new_store: NewStore,
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, new_store: NewStore
 ) -> Iterator[BothServices]:
     with contextlib.ExitStack() as stack:
         default_pool = stack.enter_context(new_store())

@@ -22,8 +22,8 @@ _ABOUT = {"_max_claim_count": 1, "_dead_letter_queue": "dead"}
 class StockZaqarOnSqlite:
     """Stock Zaqar with pooling, its queues and pools in SQLite."""
 
-    def __init__(self, config: Path, stores: list[servers.RedisServer]) -> None:
-        self.bootstrap = crowd.bootstrap(str(config))
+    def __init__(self, config: str, stores: list[servers.RedisServer]) -> None:
+        self.bootstrap = crowd.bootstrap(config)
         tables.metadata.create_all(self.bootstrap.control.engine)
         self.stores = stores
         #: time of the stores' clock, in milliseconds
@@ -60,13 +60,13 @@ class StockZaqarOnSqlite:
 
 @pytest.fixture
 def zaqar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StockZaqarOnSqlite]:
-    config = tmp_path / "zaqar.conf"
     management = f"sqlite:///{tmp_path}/zaqar.db"
-    config.write_text(
+    config = servers.config_file(
+        tmp_path,
         stock.configuration("unix:///unused", pooling=True)
         .replace("management_store = zaqar-redis", "management_store = sqlalchemy")
         .replace("management_store:zaqar-redis]", "management_store:sqlalchemy]")
-        .replace("]\nuri = unix:///unused\n[oslo", f"]\nuri = {management}\n[oslo")
+        .replace("]\nuri = unix:///unused\n[oslo", f"]\nuri = {management}\n[oslo"),
     )
     with servers.redis_server() as one, servers.redis_server() as two:
         stock_zaqar = StockZaqarOnSqlite(config, [one, two])

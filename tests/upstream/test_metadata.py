@@ -20,9 +20,8 @@ from tests.upstream import crowd, stock
 def controllers(tmp_path: Path, new_store: NewStore) -> Iterator[tuple[Any, Any]]:
     """The queue controllers of two storages, in place of two processes."""
     with new_store() as store:
-        config = tmp_path / "zaqar.conf"
-        config.write_text(stock.configuration(store.uri))
-        both = [crowd.storage(str(config)) for _ in range(2)]
+        config = servers.config_file(tmp_path, stock.configuration(store.uri))
+        both = [crowd.storage(config) for _ in range(2)]
         yield both[0].queue_controller, both[1].queue_controller
         for each in both:
             each.close()
@@ -86,11 +85,8 @@ def test_metadata_are_stored_in_the_message_store(
     tmp_path: Path, pooling: bool, new_store: NewStore
 ) -> None:
     with new_store() as store, new_store() as management:
-        config = tmp_path / "zaqar.conf"
-        config.write_text(
-            stock.configuration(store.uri, pooling=pooling, management=management.uri)
-        )
-        storage = crowd.storage(str(config))
+        text = stock.configuration(store.uri, pooling=pooling, management=management.uri)
+        storage = crowd.storage(servers.config_file(tmp_path, text))
         storage.queue_controller.create("q", {"colour": "red"}, project="p")
         storage.message_controller.post("q", [{"body": 1, "ttl": 300}], None, project="p")
         assert storage.queue_controller.get("q", project="p") == {"colour": "red"}

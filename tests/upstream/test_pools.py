@@ -21,13 +21,17 @@ from zaqar_redis.keyspace import uris
 from zaqar_redis.storage import pools as pooled_storage
 
 
+def pooled(folder: Path, uri: str) -> Any:
+    """The bootstrap of stock Zaqar with pooling, with this default pool."""
+    config = stock.configuration(uri, pooling=True)
+    return crowd.bootstrap(servers.config_file(folder, config))
+
+
 @pytest.fixture
 def zaqar(tmp_path: Path, new_store: NewStore) -> Iterator[Any]:
     """The bootstrap of stock Zaqar with pooling, over a store of ours."""
     with new_store() as default_pool:
-        config = tmp_path / "zaqar.conf"
-        config.write_text(stock.configuration(default_pool.uri, pooling=True))
-        bootstrapped = crowd.bootstrap(str(config))
+        bootstrapped = pooled(tmp_path, default_pool.uri)
         yield bootstrapped
         bootstrapped.storage.close()
         bootstrapped.control.close()
@@ -121,9 +125,7 @@ async def _move(uri: str, source: str, target: str) -> None:
 
 def test_pool_with_queues_cannot_be_deleted_even_when_unreachable(tmp_path: Path) -> None:
     with servers.redis_server() as default_pool, servers.redis_server() as one:
-        config = tmp_path / "zaqar.conf"
-        config.write_text(stock.configuration(default_pool.uri, pooling=True))
-        zaqar = crowd.bootstrap(str(config))
+        zaqar = pooled(tmp_path, default_pool.uri)
         pools = zaqar.control.pools_controller
         pools.create("one", 100, uris.to_zaqar_uri(one.uri))
         zaqar.storage.queue_controller.create("q", project="p")
@@ -141,12 +143,11 @@ def test_uri_path_that_is_no_database_number_is_refused(
     tmp_path: Path, new_store: NewStore
 ) -> None:
     with new_store() as default_pool:
-        config = tmp_path / "zaqar.conf"
-        config.write_text(stock.configuration("zaqar-redis://127.0.0.1:1/folder"))
+        wrong = stock.configuration("zaqar-redis://127.0.0.1:1/folder")
+        config = servers.config_file(tmp_path, wrong)
         with pytest.raises(zaqar_errors.InvalidDriver, match="database number"):
-            _ = crowd.bootstrap(str(config)).control  # it is created at first use
-        config.write_text(stock.configuration(default_pool.uri, pooling=True))
-        zaqar = crowd.bootstrap(str(config))
+            _ = crowd.bootstrap(config).control  # it is created at first use
+        zaqar = pooled(tmp_path, default_pool.uri)
         store = uris.to_zaqar_uri(default_pool.over_tcp())
         assert utils.can_connect(store, conf=zaqar.conf), "the check of a new pool"
         assert not utils.can_connect(f"{store}/folder", conf=zaqar.conf)

@@ -17,6 +17,7 @@ import pytest
 
 from tests.support import servers
 from zaqar_redis.spark.jobs import running as jobs
+from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.jobs.running import SparkJob
 
 #: Generous: a JVM starts slowly, and machines are shared.
@@ -37,6 +38,13 @@ class StoreAndProject(Protocol):
 
 def _arguments(store: StoreAndProject, arguments: tuple[object, ...]) -> list[str]:
     return ["--storage", store.uri, "--project", store.project, *map(str, arguments)]
+
+
+def parts(report: JobReport, name: str = "messages read") -> dict[str, int]:
+    """Returns the parts of a count that are not 0."""
+    found = report.counts[name]
+    assert isinstance(found, dict)
+    return {part: number for part, number in found.items() if number}
 
 
 def report(

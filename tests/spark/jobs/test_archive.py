@@ -302,10 +302,7 @@ def _forget_attributes(patched: pytest.MonkeyPatch, format: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "what"),
-    [
-        ({"format": "delta"}, "--format: .* was begun with parquet"),
-    ],
+    ("settings", "what"), [({"format": "delta"}, "--format: .* was begun with parquet")]
 )
 def test_settings_that_conflict_with_the_archive_are_refused(
     spark: SparkSession, tmp_path: Path, store: SparkTestStore, settings: dict[str, str], what: str

@@ -27,16 +27,10 @@ from zaqar_redis.spark.jobs.archiving.transaction_log import TransactionLog
 
 #: Steps before which a run is killed; a record it was about to write is truncated.
 _STOPS = (
-    "write _zaqar/archive.json",
-    "write _zaqar/manifests/",
-    "move project={project}/queue=q/",
-    "move project={project}/queue=r/",
-    "write _zaqar/done/",
-    "remove _zaqar/manifests/",
-    "remove _zaqar/staged/",
-    "write compaction _zaqar/manifests/",
-    "move project={project}/queue=q/date={date}/compact-",
-    "write compaction _zaqar/done/",
+    *("write _zaqar/archive.json", "write _zaqar/manifests/", "move project={project}/queue=q/"),
+    *("move project={project}/queue=r/", "write _zaqar/done/", "remove _zaqar/manifests/"),
+    *("remove _zaqar/staged/", "write compaction _zaqar/manifests/"),
+    *("move project={project}/queue=q/date={date}/compact-", "write compaction _zaqar/done/"),
     "remove _zaqar/done/",
 )
 #: Steps of plain files only: files of a table are never removed.

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.spark.jobs import commands
 from tests.spark.jobs.archives import archive, archived, files
 from tests.support.spark_reads import SparkTestStore
 from tests.support.tiers import in_gate
@@ -50,9 +51,8 @@ class Lake:
         """Replays; returns the number of messages written."""
         where = {"uri": self.store.uri, "project": self.store.project}
         settings = ReplaySettings(**{"target": TARGET} | how)
-        parts = replay.replay(self.spark, str(self.folder), where, settings).counts["messages read"]
-        assert isinstance(parts, dict)
-        return int(parts["written"])
+        report = replay.replay(self.spark, str(self.folder), where, settings)
+        return commands.parts(report).get("written", 0)
 
     def written(self) -> list[Any]:
         queue = self.store.queues.get(self.store.project, TARGET).run()

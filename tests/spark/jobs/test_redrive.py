@@ -17,7 +17,6 @@ from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import NewMessage
 from zaqar_redis.spark.jobs import redrive
 from zaqar_redis.spark.jobs.redrive import RedriveSettings
-from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.jobs.running import JobRefused
 from zaqar_redis.spark.reading.group_lease import GroupLease
 from zaqar_redis.spark.stores import StoreConfig
@@ -25,6 +24,7 @@ from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
 from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
 
 DEAD = "dead"
+_SEEN = "dead letters seen"
 RETRY = "get_json_object(cast(body as string), '$.kind') = 'retry'"
 
 
@@ -35,13 +35,7 @@ def source_options(store: SparkTestStore) -> dict[str, str]:
 def run_redrive(spark: SparkSession, store: SparkTestStore, **how: Any) -> dict[str, int]:
     """Redrives; returns the non-zero counts by outcome."""
     report = redrive.redrive(spark, DEAD, source_options(store), RedriveSettings(**how))
-    return counts(report)
-
-
-def counts(report: JobReport) -> dict[str, int]:
-    parts = report.counts["dead letters seen"]
-    assert isinstance(parts, dict)
-    return {outcome: number for outcome, number in parts.items() if number}
+    return commands.parts(report, _SEEN)
 
 
 def post_dead_letters(
@@ -52,12 +46,7 @@ def post_dead_letters(
     chunk = [(900, 0, envelope.tail(message, b"client-of-16-byt")) for message in messages]
     for first in range(0, len(chunk), 1000):
         RedisLedger(store.client, clock.store).append(
-            store.project,
-            DEAD,
-            chunk[first : first + 1000],
-            size=0,
-            default_ttl=60,
-            encrypted=True,
+            store.project, DEAD, chunk[first : first + 1000], size=0, default_ttl=60, encrypted=True
         ).run()
 
 
@@ -128,7 +117,7 @@ def test_dead_letters_without_existing_origin_stay(
     post_dead_letters(store, "b", "c", origin="gone")
     store.post("d", queue=DEAD)
     report = redrive.redrive(spark, DEAD, source_options(store))
-    assert counts(report) == {"moved": 1, "no origin": 3}
+    assert commands.parts(report, _SEEN) == {"moved": 1, "no origin": 3}
     assert report.details["queues"] == {
         "q": {"moved": 1},
         "gone": {"no origin": 2},

@@ -55,9 +55,7 @@ class Archived:
 
 @pytest.fixture(scope="module")
 def archived(
-    spark: SparkSession,
-    redis_server: Backend,
-    tmp_path_factory: pytest.TempPathFactory,
+    spark: SparkSession, redis_server: Backend, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Archived]:
     store = SparkTestStore(redis_server.uri, f"project-{uuid.uuid4()}")
     result = Archived(spark, store, tmp_path_factory.mktemp("archive"))
@@ -76,21 +74,9 @@ def target() -> str:
     return f"target-{uuid.uuid4().hex[:8]}"
 
 
-def read(report: JobReport) -> int:
-    parts = report.counts["messages read"]
-    assert isinstance(parts, dict)
-    return sum(parts.values())
-
-
-def counts(report: JobReport) -> dict[str, int]:
-    parts = report.counts["messages read"]
-    assert isinstance(parts, dict)
-    return {outcome: number for outcome, number in parts.items() if number}
-
-
 def test_messages_are_replayed_in_order_epoch_by_epoch(archived: Archived, target: str) -> None:
     report = archived.replay(queues=["q"], target=target)
-    assert counts(report) == {"written": 2000}
+    assert commands.parts(report) == {"written": 2000}
     assert archived.store.bodies(target) == FIRST + SECOND
     assert archived.store.last_rank(target) == 2000
 
@@ -99,7 +85,7 @@ def test_second_replay_writes_nothing(archived: Archived, target: str) -> None:
     archived.replay(target=target)
     archived.store.remove(1, 2, 900, queue=target)
     before = archived.store.bodies(target)
-    assert counts(archived.replay(target=target)) == {"already there": 2003}
+    assert commands.parts(archived.replay(target=target)) == {"already there": 2003}
     assert archived.store.bodies(target) == before
     assert archived.store.last_rank(target) == 2003
 
@@ -109,7 +95,7 @@ def test_replay_without_target_writes_to_the_original_queues(archived: Archived)
     elsewhere = SparkTestStore(store.uri, store.project)
     before = {queue: store.bodies(queue) for queue in ("q", "r")}
     report = archived.replay()
-    assert counts(report) == {"written": 2003}
+    assert commands.parts(report) == {"written": 2003}
     assert elsewhere.bodies("q") == before["q"] + FIRST + SECOND
     assert elsewhere.bodies("r") == before["r"] + OTHER
 
@@ -131,10 +117,10 @@ def test_replayed_messages_are_as_they_were(archived: Archived, target: str) -> 
 
 def test_date_and_rank_filters_select_messages(archived: Archived, target: str) -> None:
     day = date.today() - timedelta(days=1)
-    assert counts(archived.replay(target=f"{target}-a", date_to=day)) == {"written": 1500}
+    assert commands.parts(archived.replay(target=f"{target}-a", date_to=day)) == {"written": 1500}
     assert archived.store.bodies(f"{target}-a") == FIRST
     report = archived.replay(queues=["q"], target=f"{target}-b", rank_from=499, rank_to=501)
-    assert counts(report) == {"written": 5}
+    assert commands.parts(report) == {"written": 5}
     assert archived.store.bodies(f"{target}-b") == [*FIRST[498:501], *SECOND[498:501]]
     with pytest.raises(errors.BadConfiguration, match=r'--queue: the queue "none" .* archived'):
         archived.replay(queues=["none"], target=f"{target}-c")
@@ -143,7 +129,7 @@ def test_date_and_rank_filters_select_messages(archived: Archived, target: str) 
 def test_replay_dry_run_writes_nothing(archived: Archived, target: str) -> None:
     for preserve in (False, True):
         report = archived.replay(queues=["r"], target=target, dry_run=True, preserve=preserve)
-        assert counts(report) == {"would be written": 3}
+        assert commands.parts(report) == {"would be written": 3}
         assert report.details["target queues"] == {target: {"would be written": 3}}
     assert archived.store.queues.get(archived.store.project, target).run() is None
 
@@ -175,11 +161,11 @@ def test_preserve_restores_the_original_queue(archived: Archived, target: str) -
         archived.replay(queues=[target], preserve=True)
 
     store.delete(target)
-    assert counts(archived.replay(queues=[target], preserve=True)) == {"written": 2}
+    assert commands.parts(archived.replay(queues=[target], preserve=True)) == {"written": 2}
     assert BatchRead(store.source(subscribe=target, columns=columns)).rows() == before
     assert store.last_rank(target) == 3
 
-    assert counts(archived.replay(queues=[target], preserve=True)) == {"already there": 2}
+    assert commands.parts(archived.replay(queues=[target], preserve=True)) == {"already there": 2}
     assert store.last_rank(target) == 3
 
 
@@ -192,10 +178,10 @@ def test_expired_messages_are_not_restored(archived: Archived, target: str) -> N
     servers.wait_for(lambda: not store.ids(target).get(1), "a message to expire")
     store.delete(target)
     how = {"queues": [target], "preserve": True}
-    planned = counts(archived.replay(**how, dry_run=True))
+    planned = commands.parts(archived.replay(**how, dry_run=True))
     assert planned == {"would be written": 1, "expired": 1}
-    assert counts(archived.replay(**how)) == {"written": 1, "expired": 1}
-    assert counts(archived.replay(**how)) == {"already there": 1, "expired": 1}
+    assert commands.parts(archived.replay(**how)) == {"written": 1, "expired": 1}
+    assert commands.parts(archived.replay(**how)) == {"already there": 1, "expired": 1}
     assert store.bodies(target) == ["new"]
 
 
