@@ -157,8 +157,14 @@ class App:
         return WebSocketApi(context, settings.websocket, settings.request_timeout)
 
     def _middleware(self) -> list[Any]:
-        channels, given = self._services.channels, (self.request_ids, self.audit, self.settings)
-        of_requests = RequestMiddleware(self.checks, *given)
+        channels, settings = self._services.channels, self.settings
+        of_requests = RequestMiddleware(
+            self.checks,
+            self.request_ids,
+            self.audit,
+            measures=settings.metrics is not None,
+            logs=settings.access_log,
+        )
         return [of_requests, self, *([channels.middleware] if channels is not None else [])]
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:

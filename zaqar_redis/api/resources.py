@@ -10,7 +10,7 @@ from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import falcon
 import falcon.asgi
@@ -32,9 +32,6 @@ from zaqar_redis.api.route_advice import RouteAdvice
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.server.streams import TRANSPORT
 from zaqar_redis.metrics.definitions import HTTP_DURATIONS, HTTP_REQUESTS
-
-if TYPE_CHECKING:
-    from zaqar_redis.api.settings import ApiSettings
 
 #: Where the application keeps ASGI's receive() in the scope, and its first event.
 RECEIVE = "zaqar_redis.receive"
@@ -107,12 +104,14 @@ class RequestMiddleware:
         checks: RequestChecks,
         request_ids: Iterator[str],
         audit: RequestAudit,
-        settings: ApiSettings,
+        *,
+        measures: bool,
+        logs: bool,
     ) -> None:
         self._checks = checks
         self._request_ids = request_ids
         self._audit = audit
-        self._measures, self._logs = settings.metrics is not None, settings.access_log
+        self._measures, self._logs = measures, logs
 
     async def process_request(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         req.context.began = perf_counter_ns()  # for all who measure it

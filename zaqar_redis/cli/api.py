@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import enum
 import json
-import logging
 import re
 import sys
 import time
@@ -23,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from zaqar_redis import errors
 from zaqar_redis.cli import target
-from zaqar_redis.cli.target import CommandTarget
+from zaqar_redis.cli.target import CommandTarget, Needs, quiet_logging
 from zaqar_redis.realtime.protocol import codes
 
 if TYPE_CHECKING:
@@ -309,23 +307,6 @@ def _retry_after(answer: httpx.Response) -> float:
 def print_warning(text: str) -> None:
     """Prints a line to standard error."""
     print(f"zaqar-redis: {text}", file=sys.stderr, flush=True)
-
-
-def quiet_logging(channels: bool = False) -> None:
-    for logger_name in ("httpx", "httpcore", "zaqar_redis"):  # a command prints its result, no log
-        logging.getLogger(logger_name).setLevel(logging.WARNING)
-    if channels:  # the command itself reports an unreachable store, once
-        for module in ("batch", "outages"):
-            logging.getLogger(f"zaqar_redis.keyspace.{module}").setLevel(logging.ERROR)
-
-
-class Needs(enum.Enum):
-    """What a command needs of the service."""
-
-    QUEUES = enum.auto()
-    CHANNELS = enum.auto()
-    #: channels, and the service's options for them
-    NAMESPACES = enum.auto()
 
 
 @contextlib.contextmanager

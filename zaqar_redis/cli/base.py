@@ -19,7 +19,8 @@ from cliff.command import Command
 
 from zaqar_redis import rules
 from zaqar_redis.cli import target
-from zaqar_redis.cli.api import ApiClient, CommandFailed, Missing, Needs, open_api, print_warning
+from zaqar_redis.cli.api import ApiClient, CommandFailed, Missing, open_api, print_warning
+from zaqar_redis.cli.target import Needs
 
 if TYPE_CHECKING:
     from tqdm import tqdm

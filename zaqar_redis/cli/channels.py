@@ -10,7 +10,6 @@ from typing import Any
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.api import Needs
 from zaqar_redis.cli.base import (
     ApiCommand,
     Column,
@@ -26,6 +25,7 @@ from zaqar_redis.cli.base import (
     takes,
 )
 from zaqar_redis.cli.messages import parse_body
+from zaqar_redis.cli.target import Needs
 from zaqar_redis.realtime.node.control import ROUTES
 from zaqar_redis.realtime.protocol import codes
 

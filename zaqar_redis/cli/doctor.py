@@ -18,11 +18,11 @@ from oslo_config import cfg
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.cli import service_factory, stores
-from zaqar_redis.cli.api import quiet_logging
 from zaqar_redis.cli.base import Row, Table, TargetCommand
 from zaqar_redis.cli.config import SECRET_URIS
 from zaqar_redis.cli.insecure_options import insecure_options
 from zaqar_redis.cli.stores import Installation, NamedStore
+from zaqar_redis.cli.target import quiet_logging
 from zaqar_redis.conf import environment
 from zaqar_redis.figures import Alarm, Severity
 from zaqar_redis.keyspace import uris

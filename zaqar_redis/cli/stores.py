@@ -29,8 +29,7 @@ from zaqar_redis.api.composition import ServiceParts, compose
 from zaqar_redis.auth.access import open_access
 from zaqar_redis.auth.access_keys import AccessKeys
 from zaqar_redis.cli import service_factory
-from zaqar_redis.cli.api import Needs, quiet_logging
-from zaqar_redis.cli.target import CommandTarget
+from zaqar_redis.cli.target import CommandTarget, Needs, quiet_logging
 from zaqar_redis.conf.groups import ChannelsSettings, StorageSettings
 from zaqar_redis.figures import Alarm, LargeQueue
 from zaqar_redis.keyspace import embedded, uris

@@ -11,7 +11,9 @@ The configuration is imported only when it decides: that takes longer than most 
 from __future__ import annotations
 
 import argparse
+import enum
 import ipaddress
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -182,3 +184,20 @@ def _connect_host(bind: str) -> str:
     if address.is_unspecified:
         return "127.0.0.1" if address.version == 4 else "[::1]"
     return bind if address.version == 4 else f"[{bind}]"
+
+
+def quiet_logging(channels: bool = False) -> None:
+    for logger_name in ("httpx", "httpcore", "zaqar_redis"):  # a command prints its result, no log
+        logging.getLogger(logger_name).setLevel(logging.WARNING)
+    if channels:  # the command itself reports an unreachable store, once
+        for module in ("batch", "outages"):
+            logging.getLogger(f"zaqar_redis.keyspace.{module}").setLevel(logging.ERROR)
+
+
+class Needs(enum.Enum):
+    """What a command needs of the service."""
+
+    QUEUES = enum.auto()
+    CHANNELS = enum.auto()
+    #: channels, and the service's options for them
+    NAMESPACES = enum.auto()

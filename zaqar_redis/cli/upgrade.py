@@ -17,8 +17,9 @@ from oslo_config import cfg
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.cli import service_factory, stores
-from zaqar_redis.cli.api import print_warning, quiet_logging
+from zaqar_redis.cli.api import print_warning
 from zaqar_redis.cli.base import Table, TargetCommand, arg, takes
+from zaqar_redis.cli.target import quiet_logging
 from zaqar_redis.formats import CHANGES, CURRENT, WorkerRelease
 from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.runner import Runner

@@ -7,17 +7,14 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.notify.items import Item
-from zaqar_redis.notify.limits import DeliverySlots
+from zaqar_redis.notify.limits import DeliverySlots, WaitingLane
 from zaqar_redis.notify.store_watch import StoreWatch
 from zaqar_redis.notify.target import Delivery, Outcome, Result, Target
 from zaqar_redis.rate_limiter import RateLimiter
-
-if TYPE_CHECKING:
-    from zaqar_redis.notify.lane import Lane
 
 LOG = logging.getLogger(__name__)
 
@@ -36,10 +33,30 @@ async def attempt(target: Target, delivery: Delivery) -> Result:
     return result
 
 
+class AttemptingLane(WaitingLane, Protocol):
+    """What has attempts made."""
+
+    @property
+    def has_items(self) -> bool:
+        """Whether some wait for their turn."""
+
+    @property
+    def attempts_max(self) -> int:
+        """How many may be under way."""
+
+    def next_chunk(self) -> Sequence[Item]:
+        """Removes what goes into one attempt; nothing: nothing waits for its turn."""
+
+    async def attempt(self, chunk: Sequence[Item]) -> None:
+        """Makes one, and settles how that went."""
+
+
 class LaneAttempts:
     """The attempts of a lane: as many at a time as its subscription and the process allow."""
 
-    def __init__(self, lane: Lane, slots: DeliverySlots, watch: StoreWatch, rate: float) -> None:
+    def __init__(
+        self, lane: AttemptingLane, slots: DeliverySlots, watch: StoreWatch, rate: float
+    ) -> None:
         """*rate*: messages a second; 0: as many as can be."""
         self._lane = lane
         self._slots = slots

@@ -7,20 +7,17 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from zaqar_redis import errors, rules
 from zaqar_redis.notify.items import Item
 from zaqar_redis.notify.lane import Lane
 from zaqar_redis.notify.lane_context import LaneContext
 from zaqar_redis.notify.roster import LaneRoster
+from zaqar_redis.notify.source_context import SourceContext
 from zaqar_redis.notify.states import LaneState
 from zaqar_redis.records import Message, Subscription
 from zaqar_redis.service.subscription_filters import LazyBody
 from zaqar_redis.storage.deliveries import DeliveryEntry, PendingDelivery
-
-if TYPE_CHECKING:
-    from zaqar_redis.notify.notifier import Notifier
 
 LOG = logging.getLogger(__name__)
 
@@ -30,7 +27,7 @@ _FULL_SECONDS = 1.0
 
 
 class Dispatcher:
-    def __init__(self, process: Notifier, context: LaneContext, roster: LaneRoster) -> None:
+    def __init__(self, process: SourceContext, context: LaneContext, roster: LaneRoster) -> None:
         self._process = process
         self._context = context
         self._in_flight = context.in_flight

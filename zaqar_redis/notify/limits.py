@@ -8,10 +8,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from zaqar_redis.notify.lane import Lane
+from typing import Any, Protocol
 
 LOG = logging.getLogger(__name__)
 
@@ -26,6 +23,20 @@ _LANE_PART = 8
 _PROJECT_PART = 4
 
 
+class WaitingLane(Protocol):
+    """What waits for an attempt."""
+
+    project: str
+    #: it waits
+    waits: bool
+
+    @property
+    def is_internal(self) -> bool: ...
+
+    def pump(self) -> None:
+        """Begins attempts: there is room."""
+
+
 class _Share:
     """Attempts of one kind, and who waits for one."""
 
@@ -34,7 +45,7 @@ class _Share:
         self._free = most
         self._running: Counter[str] = Counter()
         #: by project; the one whose turn is next is the first
-        self.waiting: dict[str, deque[Lane]] = {}
+        self.waiting: dict[str, deque[WaitingLane]] = {}
 
     def has_room(self, project: str) -> bool:
         return self._running[project] < _PROJECT_PART * self._free
@@ -45,7 +56,7 @@ class _Share:
         if not self._running[project]:
             del self._running[project]
 
-    def wait(self, lane: Lane) -> None:
+    def wait(self, lane: WaitingLane) -> None:
         if not lane.waits:
             lane.waits = True
             self.waiting.setdefault(lane.project, deque()).append(lane)
@@ -78,14 +89,14 @@ class DeliverySlots:
         self._shares = {False: _Share(most), True: _Share(_INTERNAL_ATTEMPTS)}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def may_begin(self, lane: Lane) -> bool:
+    def may_begin(self, lane: WaitingLane) -> bool:
         share = self._shares[lane.is_internal]
         if share.has_room(lane.project):
             return True
         share.wait(lane)
         return False
 
-    def may_go_on(self, lane: Lane) -> bool:
+    def may_go_on(self, lane: WaitingLane) -> bool:
         return not self._shares[lane.is_internal].waiting
 
     @property

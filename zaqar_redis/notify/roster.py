@@ -4,24 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from zaqar_redis import errors
 from zaqar_redis.notify.lane import Lane
 from zaqar_redis.notify.lane_context import LaneContext, LaneSettings
+from zaqar_redis.notify.source_context import SourceContext
 from zaqar_redis.notify.states import LaneState
 from zaqar_redis.records import Subscription
 from zaqar_redis.retry_policies import DeliveryRetryPolicy
 from zaqar_redis.service.subscription_options import SubscriptionOptions, effective, parse
 
-if TYPE_CHECKING:
-    from zaqar_redis.notify.notifier import Notifier
-
 
 class LaneRoster:
     def __init__(
         self,
-        process: Notifier,
+        process: SourceContext,
         context: LaneContext,
         read_backlog: Callable[[Lane], None],
     ) -> None:

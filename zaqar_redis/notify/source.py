@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING
 
 from zaqar_redis import errors
 from zaqar_redis.notify.backlog_reader import BacklogReader
@@ -22,12 +21,10 @@ from zaqar_redis.notify.lane_context import LaneContext
 from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.roster import LaneRoster
 from zaqar_redis.notify.settlement import DeliverySettlement
+from zaqar_redis.notify.source_context import SourceContext
 from zaqar_redis.notify.states import LaneState
 from zaqar_redis.notify.store_watch import StoreClock, StoreWatch
 from zaqar_redis.storage.deliveries import DeliveryReads, DeliveryStep, SettledDeliveries
-
-if TYPE_CHECKING:
-    from zaqar_redis.notify.notifier import Notifier
 
 LOG = logging.getLogger(__name__)
 
@@ -50,7 +47,7 @@ _OUTAGE_PAUSE_SECONDS = 0.5
 
 
 class Source:
-    def __init__(self, process: Notifier, leased: LeasedQueue) -> None:
+    def __init__(self, process: SourceContext, leased: LeasedQueue) -> None:
         self._leased = leased
         self._settlement = settlement = DeliverySettlement()
         self._clock = StoreClock()

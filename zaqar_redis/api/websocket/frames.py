@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -19,19 +19,41 @@ from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import Request
 from zaqar_redis.api.server.sockets import encode_frame
 from zaqar_redis.api.websocket.schemas import RequestFrame
-
-if TYPE_CHECKING:
-    from zaqar_redis.api.websocket.connection import ApiConnection
+from zaqar_redis.service.subscription_filters import SubscriptionFilter
 
 _decode = msgspec.json.Decoder(RequestFrame).decode
 #: Raised for what cannot be expressed in the other encoding, or is nested too deeply.
 _UNTRANSLATABLE = (ValueError, TypeError, OverflowError, RecursionError)
 
 
+class Subscriber(Protocol):
+    """A socket, as an action sees it."""
+
+    #: its URI
+    uri: str
+
+    async def begin_pushes(
+        self,
+        project: str,
+        queue: str,
+        id: str,
+        *,
+        wanted: SubscriptionFilter | None,
+        with_attributes: bool,
+    ) -> None:
+        """Pushes the messages of a queue.  Raises LimitExceeded, StoreUnavailable, BadRequest.
+
+        *wanted*: which of them; None: all.
+        """
+
+    def end_pushes(self, id: str) -> None:
+        """Pushes no more for a subscription, if this socket is its subscriber."""
+
+
 class SocketRequest(Request[None, Any]):
     """A request in a frame."""
 
-    def __init__(self, path: str, headers: dict[bytes, bytes], subscriber: ApiConnection) -> None:
+    def __init__(self, path: str, headers: dict[bytes, bytes], subscriber: Subscriber) -> None:
         super().__init__(path, "", headers)
         self.subscriber = subscriber
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from msgspec import UNSET, Raw
 
@@ -17,10 +17,11 @@ from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.subscription_filters import LazyBody, SubscriptionFilter
 from zaqar_redis.service.subscriptions import SubscriptionService
 
-if TYPE_CHECKING:
-    from zaqar_redis.api.websocket.connection import ApiConnection
-
 LOG = logging.getLogger(__name__)
+
+
+class PushTarget(Protocol):
+    def push(self, frame: bytes) -> None: ...
 
 
 class PushEncoding(NamedTuple):
@@ -38,7 +39,7 @@ class SocketSubscription:
     project: str
     queue: str
     id: str
-    target: ApiConnection
+    target: PushTarget
     encoding: PushEncoding
     #: which messages it wants; None: all
     filter: SubscriptionFilter | None
