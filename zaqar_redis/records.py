@@ -102,12 +102,9 @@ class PostedBatch(Record, frozen=True):
 
 
 class HistoryPage(Record, frozen=True):
-    """Messages of a queue, its epoch, and the last rank that it gave.
+    """Messages of a queue, its epoch, and the last rank that it gave."""
 
-    When the queue does not exist, *epoch* is the reserved one (for a day), or empty, and
-    *rank* is 0.
-    """
-
+    #: of a queue that does not exist: the reserved one (for a day), or empty
     epoch: str
     rank: int = 0
     messages: Sequence[Message] = ()

@@ -108,6 +108,9 @@ ALLOWED = {
     "uvicorn_worker": ("api.server.worker.", "cli."),
 }
 
+#: Packages whose modules name each other's types.
+CIRCLES = {"zaqar_redis.realtime.node", "zaqar_redis.realtime.session"}
+
 #: What only bulk readers and writers use.
 _BULK = "zaqar_redis.storage.redis.bulk"
 
@@ -179,6 +182,30 @@ def test_imports_go_to_lower_layers_only() -> None:
         if (problem := wrong(name, imported))
     ]
     assert found == []
+
+
+def test_only_sessions_and_nodes_are_circles_of_types() -> None:
+    known = dict(modules())
+    graph = {
+        name: {
+            imported if imported in known else imported.rpartition(".")[0]
+            for imported in imports(name, path.read_text(), path.name == "__init__.py")
+        }
+        - {name}
+        for name, path in known.items()
+    }
+
+    def reachable(name: str) -> set[str]:
+        found: set[str] = set()
+        waiting = [name]
+        while waiting:
+            new = graph.get(waiting.pop(), set()) - found
+            found |= new
+            waiting += new
+        return found
+
+    circular = {name for name in known if name in reachable(name)}
+    assert {name.rpartition(".")[0] for name in circular} == CIRCLES
 
 
 def test_every_package_belongs_to_a_layer() -> None:
