@@ -107,7 +107,7 @@ class RunRedrive(PipelineCommand):
 
 
 class RunMigrate(PipelineCommand):
-    """Move large queues to another pool, or move or copy them to another store."""
+    """Move many queues to another pool, or move or copy them to another store."""
 
     job_name = "migrate"
 
