@@ -33,7 +33,8 @@ from zaqar_redis.notify import source as source_module
 from zaqar_redis.notify.attempt import LaneAttempts
 from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.notifier import Notifier, NotifierSettings
-from zaqar_redis.records import NewMessage
+from zaqar_redis.records import NewMessage, SubscriptionChanges
+from zaqar_redis.service.subscription_options import new_secret
 from zaqar_redis.storage.deliveries import (
     DeliveryReads,
     DeliveryStep,
@@ -113,6 +114,42 @@ def _hanging_until(goes_on: asyncio.Event) -> Callable[[ReceivedRequest, Writer]
         await ok(request, writer)
 
     return receive
+
+
+async def test_option_of_a_newer_release_leaves_filter_and_signature_as_they_are(
+    uri: str, project: str
+) -> None:
+    options = {
+        "_retry_policy": {"retry_backoff_function": "newer"},
+        "batch": "newer",
+        "filter": {"body": {"wanted": [True]}},
+        "secrets": [new_secret()],
+    }
+    async with endpoint(answer(204)) as found, local_notifier(uri) as (driver, _):
+        await subscribe(driver, project, found.uri(), **options)
+        await post(driver, project, b'{"wanted": false}', b'{"wanted": true}')
+        await wait_for(lambda: bool(found.received))
+    [request] = found.received
+    assert b'{"wanted": true}' in request.body
+    assert "webhook-signature" in request.headers
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("filter", {"newer": []}), ("secrets", ["newer"]), ("format", "newer")]
+)
+async def test_subscription_waits_whose_filter_secrets_or_format_cannot_be_read(
+    uri: str, project: str, caplog: pytest.LogCaptureFixture, name: str, value: object
+) -> None:
+    async with endpoint(answer(204)) as found, local_notifier(uri) as (driver, _):
+        id = await subscribe(driver, project, found.uri(), **{name: value})
+        await post(driver, project, b"1")
+        await wait_for_state(driver, project, id, lambda state: state.pending == 1)
+        assert not found.received
+        assert "its options cannot be read" in caplog.text
+        assert driver.subscriptions
+        changes = SubscriptionChanges(options={})
+        assert await driver.subscriptions.update(project, "q", id, changes)
+        await wait_for(lambda: bool(found.received))
 
 
 async def test_subscriber_that_hangs_delays_neither_others_nor_its_own_attempts(

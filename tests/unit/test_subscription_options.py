@@ -11,7 +11,7 @@ import pytest
 from zaqar_redis import errors
 from zaqar_redis.retry_policies import DeliveryRetryPolicy
 from zaqar_redis.service import subscription_options
-from zaqar_redis.service.subscription_options import SubscriptionOptions, parse
+from zaqar_redis.service.subscription_options import SubscriptionOptions, parse, parse_stored
 
 
 def _secret(length: int = 24) -> str:
@@ -30,6 +30,23 @@ def _deep(levels: int) -> dict[str, Any]:
 
 def test_no_options_are_the_defaults() -> None:
     assert parse({}) == SubscriptionOptions()
+
+
+def test_stored_options_that_cannot_be_read_leave_the_others() -> None:
+    given = {"batch": 1000, "rate": "newer", "_retry_policy": {"minimum_delay": -1}}
+    kept = {"timeout": 60, "secrets": [FIRST], "format": "cloudevents-binary", "colour": "red"}
+    stored = parse_stored(given | kept)
+    assert stored == SubscriptionOptions(
+        raw=given | kept, timeout=60.0, secrets=(FIRST,), format="cloudevents-binary"
+    )
+    both = parse_stored({"batch": 10, "format": "cloudevents-binary"})
+    assert (both.batch, both.format) == (1, "cloudevents-binary")
+
+
+@pytest.mark.parametrize("name", ["filter", "secrets", "format"])
+def test_stored_option_that_decides_what_is_sent_must_be_readable(name: str) -> None:
+    with pytest.raises(errors.BadRequest, match=name):
+        parse_stored({name: {"newer": 1}, "timeout": 60})
 
 
 def test_options_of_all_kinds_are_read() -> None:

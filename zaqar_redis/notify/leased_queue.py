@@ -97,6 +97,6 @@ class LeasedQueue:
         """Returns the one of the queue; None: it has none."""
         queue = await self._queues.get(*self._names)
         if queue is not None:
-            with contextlib.suppress(errors.BadRequest):  # of a service that knew fewer rules
+            with contextlib.suppress(errors.BadRequest):  # of a release that knew other rules
                 return retry_policy(queue.metadata.get("_retry_policy"))
         return None

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
 
 from zaqar_redis import errors
 from zaqar_redis.notify.lane import Lane
@@ -12,7 +15,9 @@ from zaqar_redis.notify.source_context import SourceContext
 from zaqar_redis.notify.states import LaneState
 from zaqar_redis.records import Subscription
 from zaqar_redis.retry_policies import DeliveryRetryPolicy
-from zaqar_redis.service.subscription_options import SubscriptionOptions, effective, parse
+from zaqar_redis.service.subscription_options import SubscriptionOptions, effective, parse_stored
+
+LOG = logging.getLogger(__name__)
 
 
 class LaneRoster:
@@ -70,8 +75,18 @@ class LaneRoster:
         if target is None:
             return None
         try:
-            options = parse(subscription.options)
-        except errors.BadRequest:  # of a service that knew fewer rules
+            options = parse_stored(subscription.options)
+        except errors.BadRequest as problem:
+            LOG.warning(
+                "a subscription waits: its options cannot be read",
+                extra={
+                    "action": "options_unreadable",
+                    "queue": self._context.leased.queue,
+                    "subscription": subscription.id,
+                    "error": errors.reason(problem),
+                },
+            )
+            subscription = replace(subscription, paused=True)
             options = SubscriptionOptions(raw=subscription.options)
         chosen = effective(options.retry_policy, policy)
         return LaneSettings(subscription, options, chosen, target)

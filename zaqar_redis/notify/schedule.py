@@ -74,7 +74,7 @@ def _backoff(policy: DeliveryRetryPolicy, place: int, steps: int) -> float:
             return float(least + place * _STEP)
         case "arithmetic":  # each grows by one more share than the one before it
             return least + (most - least) * place * (place + 1) / (steps * (steps - 1))
-        case _:  # both are the same series in stock Zaqar
+        case "geometric" | "exponential":  # the same series in stock Zaqar
             # Nothing grows from 0 by a factor.
             first = max(least, 1)
             return float(first * (most / first) ** (place / (steps - 1)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import difflib
 import itertools
 import re
@@ -105,6 +106,26 @@ def parse(options: Mapping[str, Any]) -> SubscriptionOptions:
     if parsed.format == "cloudevents-binary" and parsed.batch > 1:
         raise _bad("batch", 'at most 1 with the format "cloudevents-binary"')
     return parsed
+
+
+def parse_stored(options: Mapping[str, Any]) -> SubscriptionOptions:
+    """Returns options that another release may have stored, which knew other rules.
+
+    One that cannot be read is as good as absent.  Raises BadRequest for those of `_DECISIVE`.
+    """
+    with contextlib.suppress(errors.BadRequest):
+        return parse(options)
+    given = {name: value for name, value in options.items() if value is not None}
+    readable: dict[str, Any] = {}
+    for name in sorted(_NAMES & given.keys(), key=_DECISIVE.__contains__, reverse=True):
+        try:
+            parse(readable | {name: given[name]})
+        except errors.BadRequest:
+            if name in _DECISIVE:
+                raise
+        else:
+            readable[name] = given[name]
+    return msgspec.structs.replace(parse(readable), raw=given)
 
 
 def ignored(options: Mapping[str, Any]) -> Iterator[str]:
@@ -318,5 +339,7 @@ _CHECKS: dict[str, Callable[[str, object], None]] = {
     "trust_id": _check_line,
 }
 _NAMES = frozenset({*_READ, *_CHECKS, "_retry_policy"})
+#: Without these a subscriber would get what it does not want, unsigned, or in another form.
+_DECISIVE = ("filter", "secrets", "format")
 #: Fields of the subscription itself, and what only the service sets.
 _ELSEWHERE = frozenset({"subscriber", "ttl", "paused", _GENERATED, TRUST_GRANTED})
