@@ -24,7 +24,6 @@ from benchmarks.bus.sessions import ClientSpec
 from benchmarks.support.processes import cpu_seconds
 from tests.support import servers
 from tests.support.command_line import run_module
-from tests.support.tiers import in_gate
 from zaqar_redis import errors
 
 _BUILT = [each.name for each in CONTENDERS.values() if each.missing() is None]
@@ -63,7 +62,7 @@ def _run(name: str, folder: Path) -> BusRunResult:
 
 
 @pytest.mark.timeout(250)
-@pytest.mark.parametrize("name", in_gate(_BUILT, "redis"))
+@pytest.mark.parametrize("name", _BUILT)
 def test_contender_passes_messages_and_has_a_row_in_the_report(
     name: str, run_of: Callable[[str], BusRunResult]
 ) -> None:
@@ -84,9 +83,7 @@ def test_contender_passes_messages_and_has_a_row_in_the_report(
 
 
 @pytest.mark.timeout(250)
-@pytest.mark.parametrize(
-    "name", in_gate([name for name in _BUILT if CONTENDERS[name].is_ours], "redis")
-)
+@pytest.mark.parametrize("name", [name for name in _BUILT if CONTENDERS[name].is_ours])
 def test_relay_of_our_bus_has_latencies(name: str, run_of: Callable[[str], BusRunResult]) -> None:
     [rounds] = run_of(name).report["relay"]
     [sample] = rounds["samples"]
