@@ -18,7 +18,8 @@ DELAY_MAX = 3600
 #: API: seconds from the minimum to the maximum delay.  Two steps of the back-off.
 DELAY_RANGE_MIN = 10
 
-_BOUNDS = {
+#: The largest number of each; all are 0 or more.
+BOUNDS = {
     "retries_with_no_delay": RETRIES_MAX,
     "minimum_delay_retries": RETRIES_MAX,
     "minimum_delay": DELAY_MAX,
@@ -53,7 +54,7 @@ def retry_policy(value: object) -> DeliveryRetryPolicy | None:
     given = {name: each for name, each in value.items() if each is not None}
     if not given:
         return None
-    for name, most in _BOUNDS.items():
+    for name, most in BOUNDS.items():
         _check_number(name, given.get(name, 0), most)
     function = given.get("retry_backoff_function", "linear")
     if function not in get_args(BackoffFunction):

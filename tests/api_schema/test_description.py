@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,6 +13,8 @@ import httpx
 from tests.api_schema import description
 from tests.support import servers
 from zaqar_redis import rules
+from zaqar_redis.api import schemas, subscription_schemas
+from zaqar_redis.service import subscription_options
 
 METHODS = {"get", "head", "put", "post", "patch", "delete"}
 
@@ -143,3 +146,15 @@ def test_client_id_that_need_not_be_a_uuid_is_described_by_its_length() -> None:
     limits = rules.Limits(client_id_uuid_safe="off", min_length_client_id=3)
     client = description.document(limits)["components"]["parameters"]["Client-ID"]
     assert client["schema"] == {"type": "string", "minLength": 3, "maxLength": 36}
+
+
+def test_every_option_of_a_subscription_that_is_checked_is_described() -> None:
+    assert subscription_schemas.OPTIONS.keys() == subscription_options.NAMES
+
+
+def test_every_attribute_that_counts_is_described_and_documented() -> None:
+    text = (Path(__file__).parents[2] / "doc" / "api.md").read_text()
+    table = text.partition("## Reserved attributes of a queue")[2].partition("\n### ")[0]
+    rows = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert documented == {*schemas.ATTRIBUTES, "_flavor"}

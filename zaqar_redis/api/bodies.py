@@ -19,8 +19,8 @@ PATCH = "application/openstack-messaging-v2.0-json-patch"
 #: Bytes of documents without a limit of their own: claims, purges, shares, pools, flavors.
 _SMALL = 64 * 1024
 
-#: Attributes that only queues' flavors and notifiers read.
-_OTHER_ATTRIBUTES = ("_flavor", "_retry_policy")
+#: The attribute that only pools read.
+_FLAVOR = "_flavor"
 
 
 class Body(Struct, frozen=True):
@@ -52,7 +52,7 @@ def metadata_bodies(
 ) -> tuple[Body, Body]:
     """Returns the documents that set and that change metadata, with the *attributes* that count."""
     noun, size = f"{of} metadata", limits.max_queue_metadata
-    known = {*attributes, *_OTHER_ATTRIBUTES}
+    known = {*attributes, _FLAVOR}
 
     def ignored(values: Mapping[str, Any]) -> Iterator[str]:
         yield from (name for name in values if name.startswith("_") and name not in known)

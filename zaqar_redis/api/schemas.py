@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
+import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from zaqar_redis import metadata_rules, rules
+from zaqar_redis import metadata_rules, retry_policies, rules
 from zaqar_redis.auth import signed_urls
 
 
@@ -153,8 +154,27 @@ _ON_EXPIRY = _attribute(
     "What happens when messages expire: an alarm, or they go to the dead-letter queue.",
     enum=[*metadata_rules.ON_EXPIRY, None],
 )
+_POLICY_DEFAULTS = msgspec.to_builtins(retry_policies.DeliveryRetryPolicy())
+#: Of a queue, and an option of its subscriptions.
+RETRY_POLICY = _attribute(
+    "object",
+    "When an attempt to deliver to a subscriber follows another.",
+    properties={
+        name: {"type": ["integer", "null"], "minimum": 0, "maximum": most}
+        for name, most in retry_policies.BOUNDS.items()
+    }
+    | {
+        "retry_backoff_function": {"enum": [*get_args(retry_policies.BackoffFunction), None]},
+        "ignore_subscription_override": {"type": ["boolean", "null"]},
+    },
+    default=_POLICY_DEFAULTS,
+)
 #: Those that the service uses, by name.
-ATTRIBUTES = _RESERVED | {"_idempotency_window": _WINDOW, "_on_expiry": _ON_EXPIRY}
+ATTRIBUTES = _RESERVED | {
+    "_idempotency_window": _WINDOW,
+    "_on_expiry": _ON_EXPIRY,
+    "_retry_policy": RETRY_POLICY,
+}
 _OF_CLAIMS = (
     *("_dead_letter_queue", "_dead_letter_queue_messages_ttl", "_max_claim_count"),
     "_on_expiry",

@@ -3,19 +3,83 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from msgspec import UNSET, Struct, UnsetType
 
 from zaqar_redis import rules
 from zaqar_redis.api.queries import Marker
-from zaqar_redis.api.schemas import Count, Document, Links, about
+from zaqar_redis.api.schemas import RETRY_POLICY, Count, Document, Links, about
+from zaqar_redis.service import subscription_options
 from zaqar_redis.service.replays import HISTORY_MAX
 
 _TTL = {"minimum": rules.SUBSCRIPTION_TTL_MIN}
 _Uri = Annotated[
     str, about("URI of a scheme that this service delivers to, e.g. https.", minLength=1)
 ]
+_TEXT = {"type": ["string", "null"]}
+#: Those that the service checks, by name.
+OPTIONS: dict[str, Any] = {
+    "filter": {
+        "type": ["object", "null"],
+        "description": "Which messages are delivered; else all.",
+    },
+    "format": {
+        "enum": [*get_args(subscription_options.Format), None],
+        "description": "How a message is written; else zaqar.",
+    },
+    "batch": {
+        "type": ["integer", "null"],
+        "minimum": 1,
+        "maximum": subscription_options.BATCH_MAX,
+        "description": "Messages in one request, at most; else 1.",
+    },
+    "ordered": {
+        "type": ["boolean", "null"],
+        "description": "Whether a message waits for the one before it.",
+    },
+    "concurrency": {
+        "type": ["integer", "null"],
+        "minimum": 1,
+        "maximum": subscription_options.CONCURRENCY_MAX,
+        "description": "Requests at a time, at most; else 8.",
+    },
+    "rate": {
+        "type": ["number", "null"],
+        "minimum": 0,
+        "maximum": subscription_options.RATE_MAX,
+        "description": f"Messages a second, {subscription_options.RATE_MIN} at least; 0: any.",
+    },
+    "timeout": {
+        "type": ["number", "null"],
+        "minimum": subscription_options.TIMEOUT_MIN,
+        "maximum": subscription_options.TIMEOUT_MAX,
+        "description": "Seconds for an attempt; else 10.",
+    },
+    "dead_letter_queue": {
+        "type": ["string", "null"],
+        "pattern": rules.QUEUE_NAME_PATTERN,
+        "maxLength": rules.QUEUE_NAME_MAX,
+        "description": "Gets the messages that are given up.",
+    },
+    "secrets": {
+        "type": ["array", "null"],
+        "items": {"type": "string"},
+        "minItems": 1,
+        "maxItems": subscription_options.SECRETS_MAX,
+        "description": "Keys that sign requests, the newest first: `whsec_` and base64.",
+    },
+    "post_headers": {
+        "type": ["object", "null"],
+        "additionalProperties": {"type": "string"},
+        "description": "Headers of a webhook's requests.",
+    },
+    "post_data": {**_TEXT, "description": "Body of a webhook's requests, as stock Zaqar has it."},
+    "from": {**_TEXT, "description": "Sender of mails."},
+    "subject": {**_TEXT, "description": "Subject of mails."},
+    "trust_id": {**_TEXT, "description": "Keystone's trust that deliveries use."},
+    "_retry_policy": RETRY_POLICY,
+}
 _OPTIONS = "What the kind of subscriber takes; unknown ones are kept."
 
 
@@ -45,7 +109,7 @@ class SubscriptionIn(Struct):
         int | None,
         about("Seconds until it ends; else limits.default_subscription_ttl.", **_TTL),
     ] = None
-    options: Annotated[dict[str, Any] | None, about(_OPTIONS)] = None
+    options: Annotated[dict[str, Any] | None, about(_OPTIONS, properties=OPTIONS)] = None
     paused: Annotated[bool | None, about("Whether its messages wait.")] = None
 
 
@@ -56,7 +120,10 @@ class SubscriptionChangeIn(Struct):
     ttl: Annotated[int | None, about("Seconds from now until it ends.", **_TTL)] = None
     options: Annotated[
         dict[str, Any] | None,
-        about("In the place of all that it has, except `secrets` that are not given."),
+        about(
+            "In the place of all that it has, except `secrets` that are not given.",
+            properties=OPTIONS,
+        ),
     ] = None
     paused: Annotated[bool | None, about("Whether its messages wait.")] = None
 

@@ -117,7 +117,7 @@ def parse_stored(options: Mapping[str, Any]) -> SubscriptionOptions:
         return parse(options)
     given = {name: value for name, value in options.items() if value is not None}
     readable: dict[str, Any] = {}
-    for name in sorted(_NAMES & given.keys(), key=_DECISIVE.__contains__, reverse=True):
+    for name in sorted(NAMES & given.keys(), key=_DECISIVE.__contains__, reverse=True):
         try:
             parse(readable | {name: given[name]})
         except errors.BadRequest:
@@ -133,7 +133,7 @@ def ignored(options: Mapping[str, Any]) -> Iterator[str]:
     look like the name of an option, but are none."""
     for name in itertools.islice(options, _COMPARED_MAX):
         if name in _ELSEWHERE or (
-            name not in _NAMES and difflib.get_close_matches(name, _NAMES, 1, _SIMILARITY)
+            name not in NAMES and difflib.get_close_matches(name, NAMES, 1, _SIMILARITY)
         ):
             yield name
     yield from retry_policies.ignored(options)
@@ -338,7 +338,8 @@ _CHECKS: dict[str, Callable[[str, object], None]] = {
     "subject": _check_line,
     "trust_id": _check_line,
 }
-_NAMES = frozenset({*_READ, *_CHECKS, "_retry_policy"})
+#: Options that are checked.
+NAMES = frozenset({*_READ, *_CHECKS, "_retry_policy"})
 #: Without these a subscriber would get what it does not want, unsigned, or in another form.
 _DECISIVE = ("filter", "secrets", "format")
 #: Fields of the subscription itself, and what only the service sets.
