@@ -39,6 +39,11 @@ CHANGES = (
         "the mark of the format, the field exhausted of queues, topics of the routing service, "
         "releases of workers",
     ),
+    FormatChange(
+        3,
+        1,
+        "leases of single messages, the fields min_claim_ttl and redelivery of queues",
+    ),
 )
 
 #: Of stores without a mark.

@@ -45,6 +45,7 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
         "_dead_letter_queue_messages_ttl": (rules.TTL_MIN, limits.max_message_ttl),
         "_max_claim_count": (0, rules.INTEGER_MAX),
         "_idempotency_window": (1, limits.max_idempotency_window),
+        "_min_claim_ttl": (1, rules.CLAIM_TTL_MIN),
     }
     for name, (least, most) in ranges.items():
         _check_integer(metadata, name, least, most)
@@ -64,6 +65,7 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
             why='"_on_expiry": "dead_letter" needs "_dead_letter_queue": set it, too.'
         )
     retry_policies.retry_policy(metadata.get("_retry_policy"))
+    retry_policies.redelivery_delay(metadata.get("_redelivery_delay"), limits.max_message_delay)
     encrypt = metadata.get("_enable_encrypt_messages")
     if encrypt is not None and not isinstance(encrypt, bool):
         raise errors.BadRequest(why='The value of "_enable_encrypt_messages" must be a boolean.')

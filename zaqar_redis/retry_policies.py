@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Retry policies of queues and subscriptions: what ``_retry_policy`` may be."""
+"""When deliveries and claims are tried again: ``_retry_policy`` and ``_redelivery_delay``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeGuard, get_args
 
 from zaqar_redis import errors
 from zaqar_redis.records import Record
 
 BackoffFunction = Literal["linear", "arithmetic", "geometric", "exponential"]
+RedeliveryFunction = Literal["fixed", "linear", "exponential"]
 
 #: Retries of a phase, and seconds: what SNS allows.  With stock Zaqar's steps of 5 seconds the
 #: back-off up to an hour takes 720 retries in 15 days: longer than a message lives by default.
 RETRIES_MAX = 100
 DELAY_MAX = 3600
+#: Seconds, if an operator allows as much and ``maximum_delay`` is not given.
+REDELIVERY_DELAY_MAX = 900
 #: API: seconds from the minimum to the maximum delay.  Two steps of the back-off.
 DELAY_RANGE_MIN = 10
 
@@ -64,12 +67,57 @@ def retry_policy(value: object) -> DeliveryRetryPolicy | None:
     return _policy(given)
 
 
+class RedeliveryDelay(Record, frozen=True):
+    """How long a message waits that was released, or whose claim has ended, by its claim count."""
+
+    #: seconds, as the next
+    minimum_delay: int
+    maximum_delay: int = REDELIVERY_DELAY_MAX
+    backoff_function: RedeliveryFunction = "fixed"
+    #: share of a delay that chance may take off: messages released together return apart
+    jitter: float = 0
+
+    def stored(self) -> str:
+        """Returns it as shared/give_back.lua reads it."""
+        percent = round(self.jitter * 100)
+        return f"{self.backoff_function} {self.minimum_delay} {self.maximum_delay} {percent}"
+
+
+def redelivery_delay(value: object, most: int) -> RedeliveryDelay | None:
+    """Returns what ``_redelivery_delay`` says: seconds, or an object; None: there is no delay.
+
+    *most*: seconds.  Raises BadRequest that names the field and its limit.
+    """
+    if value is None or value == 0:
+        return None
+    given = value if isinstance(value, dict) else {"minimum_delay": value}
+    given = {name: each for name, each in given.items() if each is not None}
+    least = given.get("minimum_delay")
+    in_seconds = f"an integer between 1 and {most}"
+    if not _is_integer(least, 1, most):
+        raise _bad_delay("minimum_delay" if isinstance(value, dict) else "", in_seconds)
+    longest = given.get("maximum_delay", max(least, min(REDELIVERY_DELAY_MAX, most)))
+    if not _is_integer(longest, least, most):
+        raise _bad_delay("maximum_delay", f"an integer between minimum_delay and {most}")
+    function: Any = given.get("backoff_function", "fixed")
+    if function not in get_args(RedeliveryFunction):
+        raise _bad_delay("backoff_function", f"one of {', '.join(get_args(RedeliveryFunction))}")
+    jitter = given.get("jitter", 0)
+    if not isinstance(jitter, (int, float)) or isinstance(jitter, bool) or not 0 <= jitter <= 1:
+        raise _bad_delay("jitter", "a number between 0 and 1")
+    return RedeliveryDelay(least, longest, function, jitter)
+
+
 def ignored(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the names in the policy among *values* that have no effect."""
-    policy = values.get("_retry_policy")
-    for name in policy if isinstance(policy, dict) else ():
-        if name not in DeliveryRetryPolicy.__struct_fields__:
-            yield f"_retry_policy.{name}"
+    """Yields the names in the policies among *values* that have no effect."""
+    for attribute, kind in _POLICIES.items():
+        policy = values.get(attribute)
+        for name in policy if isinstance(policy, dict) else ():
+            if name not in kind.__struct_fields__:
+                yield f"{attribute}.{name}"
+
+
+_POLICIES = {"_retry_policy": DeliveryRetryPolicy, "_redelivery_delay": RedeliveryDelay}
 
 
 def _policy(given: Mapping[str, Any]) -> DeliveryRetryPolicy:
@@ -84,10 +132,20 @@ def _policy(given: Mapping[str, Any]) -> DeliveryRetryPolicy:
     return policy
 
 
+def _is_integer(value: object, least: int, most: int) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
 def _check_number(name: str, value: object, most: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+    if not _is_integer(value, 0, most):
         raise _bad(name, f"an integer between 0 and {most}")
 
 
 def _bad(name: str, must_be: str) -> errors.BadRequest:
     return errors.BadRequest(why=f'The value of "{name}" in "_retry_policy" must be {must_be}.')
+
+
+def _bad_delay(name: str, must_be: str) -> errors.BadRequest:
+    """*name*: empty: the whole."""
+    part = f'"{name}" in ' if name else ""
+    return errors.BadRequest(why=f'The value of {part}"_redelivery_delay" must be {must_be}.')

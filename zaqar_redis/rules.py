@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -300,6 +300,12 @@ def limit(value: int | None, most: int) -> int:
     return value
 
 
+def number_of_ids(name: str, ids: Sequence[str], limits: Limits) -> None:
+    most = limits.max_messages_per_page
+    if not 1 <= len(ids) <= most:
+        raise errors.BadRequest(why=f'"{name}" must hold 1 to {most} ids.')
+
+
 def message_ttl(value: int | None, limits: Limits, field: str = "ttl") -> None:
     within(field, value, TTL_MIN, limits.max_message_ttl, " seconds")
 
@@ -326,8 +332,16 @@ def message_delay(value: int | None, limits: Limits, field: str = "delay") -> No
 
 
 def claim_ttl(value: int | None, limits: Limits) -> int:
-    within("ttl", value, CLAIM_TTL_MIN, limits.max_claim_ttl, " seconds")
+    """Returns the seconds that a claim lasts; the store refuses those that its queue forbids."""
+    within("ttl", value, 1, limits.max_claim_ttl, " seconds")
     return limits.default_claim_ttl if value is None else value
+
+
+def claim_ttl_too_short(least: int) -> errors.BadRequest:
+    return errors.BadRequest(
+        why=f'The value of "ttl" must be at least {least} seconds in this queue, by its '
+        f'"_min_claim_ttl" (without one {CLAIM_TTL_MIN}).'
+    )
 
 
 def claim_grace(value: int | None, limits: Limits) -> int:

@@ -108,6 +108,10 @@ class ZaqarTestClient:
     def release(self, queue: str, claim: str) -> httpx.Response:
         return self.request("DELETE", f"/queues/{queue}/claims/{claim}")
 
+    def release_some(self, queue: str, claim: str, **document: Any) -> httpx.Response:
+        path = f"/queues/{queue}/claims/{claim}/release"
+        return self.request("POST", path, document or NOTHING)
+
     def message(self, queue: str, message: str) -> httpx.Response:
         return self.get(f"/queues/{queue}/messages/{message}")
 

@@ -294,3 +294,115 @@ def test_encrypted_dead_letters_stay_readable(rich: ZaqarTestClient) -> None:
     assert rich.bodies("dlq") == ["secret"]
     # A checksum of the plain body would reveal what encryption hides.
     assert "checksum" not in rich.list("dlq").json()["messages"][0]
+
+
+def test_leases_of_single_messages_are_renewed(api: ZaqarTestClient) -> None:
+    ids = api.send("q", 1, 2)
+    claim, _ = api.hold("q", ttl=60)
+    answer = api.renew("q", claim, ids=[ids[1], UNKNOWN], ttl=600)
+    assert answer.status_code == 200
+    assert answer.json() == {"renewed": [ids[1]], "left": [UNKNOWN]}
+    assert api.claimed("q", claim).json()["ttl"] == 600
+
+
+def test_single_messages_are_released(api: ZaqarTestClient) -> None:
+    ids = api.send("q", 1, 2, 3)
+    claim, _ = api.hold("q")
+    answer = api.release_some("q", claim, ids=[ids[2], UNKNOWN], delay=0)
+    assert answer.status_code == 200
+    assert answer.json() == {"released": [ids[2]], "left": [UNKNOWN]}
+    assert [message["id"] for message in api.hold("q")[1]] == [ids[2]]
+    assert [message["id"] for message in api.claimed("q", claim).json()["messages"]] == ids[:2]
+
+
+@pytest.mark.parametrize("document", [{}, {"delay": 0}])
+def test_all_messages_of_a_claim_are_released(
+    api: ZaqarTestClient, document: dict[str, int]
+) -> None:
+    ids = api.send("q", 1, 2)
+    claim, _ = api.hold("q")
+    answer = api.release_some("q", claim, **document)
+    assert (answer.status_code, answer.json()) == (200, {"released": ids, "left": []})
+    refused(api.release_some("q", claim, **document), 404, claim)
+    assert api.counts("q") == (2, 0, 2)
+
+
+def test_released_messages_wait_for_the_delay(api: ZaqarTestClient) -> None:
+    (only,) = api.send("q", 1)
+    claim, _ = api.hold("q")
+    api.release_some("q", claim, delay=900)
+    assert api.claim("q").status_code == 204
+    (item,) = api.get("/queues/q/peek").json()["messages"]
+    assert (item["id"], item["state"], item["claim_count"]) == (only, "delayed", 1)
+
+
+def test_renewed_and_released_messages_of_an_unknown_claim_are_not_found(
+    api: ZaqarTestClient,
+) -> None:
+    ids = api.send("q", 1)
+    for claim in ("0" * 32, "nothing"):
+        refused(api.renew("q", claim, ids=ids), 404, claim)
+        refused(api.release_some("q", claim, ids=ids), 404, claim)
+
+
+@pytest.mark.parametrize(
+    ("document", "named"),
+    [
+        ({"ids": []}, "ids"),
+        ({"ids": [UNKNOWN] * 21}, "ids"),
+        ({"ids": "x"}, "ids"),
+        ({"ids": [1]}, "ids"),
+        ({"delay": -1}, "delay"),
+        ({"delay": 901}, "delay"),
+        ({"delay": "1"}, "delay"),
+    ],
+)
+def test_bad_release_is_refused_and_changes_nothing(
+    api: ZaqarTestClient, document: dict[str, Any], named: str
+) -> None:
+    api.send("q", 1)
+    claim, _ = api.hold("q")
+    refused(api.release_some("q", claim, **document), 400, named)
+    assert api.counts("q") == (0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "named"),
+    [
+        ({"_min_claim_ttl": 0}, ["_min_claim_ttl", "1", "60"]),
+        ({"_min_claim_ttl": 61}, ["_min_claim_ttl", "1", "60"]),
+        ({"_min_claim_ttl": "5"}, ["_min_claim_ttl", "integer"]),
+        ({"_redelivery_delay": -1}, ["_redelivery_delay", "1", "900"]),
+        ({"_redelivery_delay": 901}, ["_redelivery_delay", "1", "900"]),
+        ({"_redelivery_delay": "5"}, ["_redelivery_delay", "integer"]),
+        ({"_redelivery_delay": True}, ["_redelivery_delay", "integer"]),
+        ({"_redelivery_delay": {}}, ["minimum_delay", "_redelivery_delay"]),
+        ({"_redelivery_delay": {"minimum_delay": 9, "maximum_delay": 8}}, ["maximum_delay"]),
+        (
+            {"_redelivery_delay": {"minimum_delay": 9, "maximum_delay": 901}},
+            ["maximum_delay", "900"],
+        ),
+        ({"_redelivery_delay": {"minimum_delay": 9, "backoff_function": "x"}}, ["exponential"]),
+        ({"_redelivery_delay": {"minimum_delay": 9, "jitter": 1.1}}, ["jitter", "0", "1"]),
+    ],
+)
+def test_attributes_of_leases_out_of_range_are_refused(
+    api: ZaqarTestClient, attributes: dict[str, Any], named: list[str]
+) -> None:
+    refused(api.request("PUT", "/queues/q", attributes), 400, *named)
+    assert api.request("PUT", "/queues/q", {}).status_code == 201
+
+
+def test_short_claims_are_for_queues_that_allow_them(api: ZaqarTestClient) -> None:
+    api.request("PUT", "/queues/q", {"_min_claim_ttl": 1})
+    api.send("q", 1)
+    claim, _ = api.hold("q", ttl=1)
+    assert api.claimed("q", claim).status_code in (200, 404)  # its second may be over
+    refused(api.claim("other", ttl=59), 400, "ttl", "60")
+
+
+def test_misspelt_field_of_a_redelivery_delay_is_named(api: ZaqarTestClient) -> None:
+    answer = api.request(
+        "PUT", "/queues/q", {"_redelivery_delay": {"minimum_delay": 5, "max_delay": 9}}
+    )
+    assert "_redelivery_delay.max_delay" in answer.headers["Ignored"]

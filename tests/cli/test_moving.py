@@ -128,6 +128,13 @@ def test_claims_are_listed_shown_and_renewed(project_shell: CommandLine) -> None
     assert project_shell.shown("claim", "list", "q")[0]["client_id"] == CLIENT
     shown = project_shell.shown("claim", "show", "q", claim)
     assert (shown["ttl"], shown["messages"]) == (600, [each["id"] for each in held])
+    first, second = (each["id"] for each in held)
+    project_shell.done("claim", "renew", "q", claim, "--ttl", "700", "--id", first, "--id", second)
+    assert project_shell.shown("claim", "show", "q", claim)["ttl"] == 700
+    project_shell.done("claim", "release", "q", claim, "--id", first, "--delay", "60")
+    assert project_shell.shown("claim", "show", "q", claim)["messages"] == [second]
+    assert first in project_shell.refused("claim", "release", "q", claim, "--id", first)
+    assert first in project_shell.refused("claim", "renew", "q", claim, "--id", first)
     project_shell.done("claim", "release", "q", claim)
     assert project_shell.shown("claim", "list", "q") == []
     assert claim in project_shell.refused("claim", "renew", "q", claim)

@@ -23,6 +23,8 @@ class ModelMessage:
     claim: str | None = None
     held_until: int = 0
     count: int = 0
+    #: when it can be claimed again after its last claim
+    returns: int = 0
     origin: str = ""
 
 
@@ -43,6 +45,8 @@ class ModelQueue:
     most: int | None = None
     dead_queue: str = ""
     dead_ttl: int | None = None
+    #: seconds that a message waits after its first claim, and twice that after the second
+    redelivery: int = 0
     last_rank: int = 0
     entries: dict[int, ModelMessage] = field(default_factory=dict)
     leases: dict[str, ModelClaim] = field(default_factory=dict)
@@ -64,14 +68,24 @@ class ReferenceModel:
     def is_held(self, entry: ModelMessage) -> bool:
         return entry.claim is not None and entry.held_until > self.now
 
-    def is_delayed(self, entry: ModelMessage) -> bool:
-        return entry.created + entry.delay * 1000 > self.now
+    def is_delayed(self, name: str, entry: ModelMessage) -> bool:
+        if self.is_held(entry):
+            return False
+        returns = entry.returns
+        if entry.claim and not returns:  # its lease has ended
+            returns = entry.held_until + self._redelivery_ms(name, entry)
+        return max(entry.created + entry.delay * 1000, returns) > self.now
+
+    def _redelivery_ms(self, name: str, entry: ModelMessage) -> int:
+        queue = self.queues[name]
+        is_dead = queue.dead_queue and queue.most and entry.count >= queue.most
+        return 0 if is_dead else queue.redelivery * entry.count * 1000
 
     def ready(self, name: str) -> list[ModelMessage]:
         return [
             entry
             for entry in self.alive(name)
-            if not self.is_held(entry) and not self.is_delayed(entry)
+            if not self.is_held(entry) and not self.is_delayed(name, entry)
         ]
 
     def lease(self, name: str, claim: str) -> ModelClaim | None:
@@ -125,6 +139,7 @@ class ReferenceModel:
             self.queues[name].leases[claim] = ModelClaim(ttl, self.now, ranks)
         for entry in taken:
             entry.claim = claim
+            entry.returns = 0
             entry.count += 1
             self._hold(entry, ttl, grace)
         return taken
@@ -144,11 +159,36 @@ class ReferenceModel:
             entry.expires = entry.held_until + grace * 1000
             entry.ttl = ttl + grace
 
-    def release(self, name: str, claim: str) -> None:
-        for entry in self.held(name, claim):
+    def renew_some(
+        self, name: str, claim: str, ranks: list[int], ttl: int, grace: int
+    ) -> list[int] | None:
+        """Returns the ranks of those that were renewed."""
+        lease = self.lease(name, claim)
+        if not lease:
+            return None
+        chosen = [entry for entry in self.held(name, claim) if entry.rank in ranks]
+        for entry in chosen:
+            self._hold(entry, ttl, grace)
+        if chosen and self.now + ttl * 1000 >= lease.ends:
+            lease.ttl, lease.start = ttl, self.now
+        return [entry.rank for entry in chosen]
+
+    def release(
+        self, name: str, claim: str, ranks: list[int] | None = None, delay: int | None = None
+    ) -> list[int] | None:
+        """Returns the ranks of those that were released."""
+        lease = self.lease(name, claim)
+        if not lease:
+            return None
+        held = self.held(name, claim)
+        chosen = [entry for entry in held if ranks is None or entry.rank in ranks]
+        for entry in chosen:
             entry.held_until = 0
-        if name in self.queues:
-            self.queues[name].leases.pop(claim, None)
+            wait = self._redelivery_ms(name, entry) if delay is None else delay * 1000
+            entry.returns = self.now + wait
+        if len(chosen) == len(held):
+            del self.queues[name].leases[claim]
+        return [entry.rank for entry in chosen]
 
     def pop(self, name: str, limit: int) -> list[ModelMessage]:
         taken = self.take(name, limit)

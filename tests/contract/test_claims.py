@@ -443,3 +443,177 @@ def test_message_being_dead_lettered_can_be_force_deleted(store: ContractStore) 
     store.clock.tick(60)
     assert store.claim().messages == ()
     assert store.listed("dead") == []
+
+
+def test_lease_of_one_message_is_renewed_alone(store: ContractStore) -> None:
+    ids = store.post("a", "b").ids
+    claim = store.claim(ttl=60).claim_id
+    assert store.renew_some(claim, ids[1], ids[1], "?", ttl=300) == (ids[1],)
+    assert (details(store, claim).ttl, details(store, claim).age) == (300, 0)
+    store.clock.tick(60)
+    assert names(store.claim(ttl=300).messages) == ["a"]
+    assert names(details(store, claim).messages) == ["b"]
+    assert store.claims().items[0].messages == 1
+    store.clock.tick(240)
+    assert names(store.claim().messages) == ["b"]
+
+
+def test_shortened_lease_of_one_message_leaves_the_claim_as_it_is(store: ContractStore) -> None:
+    store.create(_min_claim_ttl=1)
+    ids = store.post("a", "b").ids
+    claim = store.claim(ttl=60).claim_id
+    assert store.renew_some(claim, ids[0], ttl=1) == (ids[0],)
+    store.clock.tick(2)
+    assert (details(store, claim).ttl, details(store, claim).age) == (60, 2)
+    assert names(details(store, claim).messages) == ["b"]
+    with pytest.raises(errors.MessageNotClaimed):
+        store.delete(ids[0], claims=[claim or ""])
+    assert names(store.claim().messages) == ["a"]
+
+
+def test_renewed_message_outlives_its_lease_by_the_grace(store: ContractStore) -> None:
+    ids = store.post("a", ttl=70).ids
+    claim = store.claim(ttl=60).claim_id
+    store.renew_some(claim, ids[0], ttl=100, grace=90)
+    assert details(store, claim).messages[0].expires == store.clock.now + 190_000
+
+
+@pytest.mark.parametrize("delay", [None, 0, 30])
+def test_one_message_of_a_claim_is_released(store: ContractStore, delay: int | None) -> None:
+    ids = store.post("a", "b").ids
+    claim = store.claim().claim_id
+    assert store.release_some(claim, ids[0], "?", delay=delay) == (ids[0],)
+    assert store.release_some(claim, ids[0]) == ()
+    assert names(details(store, claim).messages) == ["b"]
+    taken = store.claim()
+    if delay:
+        assert (taken.messages, taken.next_visible_ms) == ((), 30_000)
+        assert store.stats().delayed == 1
+        store.clock.tick(delay)
+        taken = store.claim()
+    assert names(taken.messages) == ["a"]
+    assert taken.messages[0].claim_count == 2
+
+
+def test_claim_whose_messages_are_all_released_ends(store: ContractStore) -> None:
+    ids = store.post("a", "b").ids
+    claim = store.claim().claim_id
+    assert store.release_some(claim, delay=5) == ids
+    assert store.release_some(claim) is None
+    assert store.renew_some(claim, ids[0], ttl=60) is None
+    store.clock.tick(5)
+    assert names(store.claim().messages) == ["a", "b"]
+
+
+def test_messages_of_another_claim_are_neither_renewed_nor_released(store: ContractStore) -> None:
+    ids = store.post("a", "b").ids
+    mine, other = store.claim(limit=1).claim_id, store.claim(limit=1).claim_id
+    assert store.renew_some(mine, ids[1], ttl=300) == ()
+    assert store.release_some(mine, ids[1]) == ()
+    assert names(details(store, other).messages) == ["b"]
+    assert details(store, other).ttl == 60
+
+
+@pytest.mark.parametrize("end", ["released", "lapsed"])
+@pytest.mark.parametrize(
+    ("redelivery", "delays"),
+    [
+        (7, [7, 7, 7]),
+        ({"minimum_delay": 5, "maximum_delay": 12, "backoff_function": "linear"}, [5, 10, 12, 12]),
+        (
+            {"minimum_delay": 5, "maximum_delay": 30, "backoff_function": "exponential"},
+            [5, 10, 20, 30],
+        ),
+    ],
+)
+def test_message_waits_for_the_redelivery_delay_of_its_queue(
+    store: ContractStore, redelivery: Any, delays: list[int], end: str
+) -> None:
+    store.create(_redelivery_delay=redelivery)
+    store.post("a")
+    for delay in delays:
+        claim = store.claim(ttl=60).claim_id
+        assert claim
+        if end == "released":
+            store.release(claim)
+        else:
+            store.clock.tick(60)
+        assert store.claim().next_visible_ms == delay * 1000
+        store.clock.tick(delay)
+
+
+def test_redelivery_delay_counts_from_the_end_of_the_lease(store: ContractStore) -> None:
+    store.create(_redelivery_delay=30)
+    store.post("a")
+    store.claim(ttl=60)
+    store.clock.tick(75)  # nobody has looked at the queue for 15 seconds
+    assert store.claim().next_visible_ms == 15_000
+    store.clock.tick(15)
+    assert names(store.claim(ttl=60).messages) == ["a"]
+    store.clock.tick(90)
+    assert names(store.claim().messages) == ["a"]
+
+
+def test_jitter_takes_a_part_off_each_delay(store: ContractStore) -> None:
+    store.create(_redelivery_delay={"minimum_delay": 100, "jitter": 0.5})
+    store.post(*map(str, range(40)))
+    store.release(store.claim(limit=40).claim_id)
+    ends = [item.until - store.clock.now for item in store.peek().items if item.until]
+    assert len(ends) == 40
+    assert min(ends) >= 50_000
+    assert max(ends) <= 100_000
+    assert len(set(ends)) > 20
+
+
+def test_dead_letter_does_not_wait_for_the_redelivery_delay(store: ContractStore) -> None:
+    _create_with_dead_letters(store, most=1, _redelivery_delay=600)
+    store.post("a", "b")
+    store.release(store.claim(limit=1).claim_id)
+    _claim_and_expire(store, times=1)
+    assert store.claim().messages == ()
+    assert sorted(store.pop(10, "dead")) == ["a", "b"]
+
+
+def test_redelivery_delay_that_is_removed_has_no_effect(store: ContractStore) -> None:
+    store.create(_redelivery_delay=600)
+    store.post("a")
+    claim = store.claim().claim_id
+    queue = store.queue()
+    assert queue
+    assert store.run(store.driver.queues.update(store.project, queue, {}))
+    store.release(claim)
+    assert names(store.claim().messages) == ["a"]
+
+
+def test_released_message_with_a_delay_expires_by_its_own_ttl(store: ContractStore) -> None:
+    store.post("a", ttl=120)
+    store.release_some(store.claim(ttl=60).claim_id, delay=600)
+    store.clock.tick(121)
+    assert store.stats().total == 0
+
+
+@pytest.mark.parametrize(
+    ("least", "ttl", "allowed"), [(5, 5, True), (5, 4, False), (None, 59, False)]
+)
+def test_shortest_ttl_of_a_claim_is_that_of_its_queue(
+    store: ContractStore, least: int | None, ttl: int, allowed: bool
+) -> None:
+    store.create(_min_claim_ttl=least)
+    ids = store.post("a", "b").ids
+    claim = store.claim(limit=1).claim_id
+    if allowed:
+        assert store.renew(claim, ttl)
+        assert store.renew_some(claim, ids[0], ttl=ttl) == (ids[0],)
+        assert names(store.claim(ttl=ttl).messages) == ["b"]
+        store.clock.tick(ttl)
+        assert names(store.claim().messages) == ["a", "b"]
+        return
+    for refused in (
+        lambda: store.claim(ttl=ttl),
+        lambda: store.renew(claim, ttl),
+        lambda: store.renew_some(claim, ids[0], ttl=ttl),
+    ):
+        with pytest.raises(errors.BadRequest, match=f"at least {least or 60} seconds"):
+            refused()
+    assert store.stats().claimed == 1
+    assert details(store, claim).ttl == 60

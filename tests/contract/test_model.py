@@ -31,8 +31,10 @@ from zaqar_redis.records import IdempotencyKey, Message, NewMessage
 from zaqar_redis.storage.redis import RedisDriver, identity
 
 _CHECK = Script("check_queue")
-QUEUES = st.sampled_from(["plain", "delayed", "strict", "dead"])
+NAMES = ("plain", "delayed", "strict", "dead", "backing")
+QUEUES = st.sampled_from(NAMES)
 SECONDS = st.sampled_from([60, 61, 90, 120, 300])
+CLAIM_SECONDS = st.sampled_from([5, 60, 61, 120, 300])
 LIMITS = st.integers(1, 7)
 
 
@@ -65,7 +67,8 @@ class ModelComparison(RuleBasedStateMachine):
         self.number = 0
         self.ids: dict[str, dict[int, str]] = {}
         self.prepare("delayed", delay=45)
-        self.prepare("strict", most=2, dead_queue="dead", dead_ttl=100)
+        self.prepare("strict", most=2, dead_queue="dead", dead_ttl=100, redelivery=7)
+        self.prepare("backing", redelivery=20)
 
     def prepare(
         self,
@@ -74,14 +77,18 @@ class ModelComparison(RuleBasedStateMachine):
         most: int | None = None,
         dead_queue: str = "",
         dead_ttl: int | None = None,
+        redelivery: int = 0,
     ) -> None:
-        self.model.queues[name] = ModelQueue(delay, most, dead_queue, dead_ttl)
+        self.model.queues[name] = ModelQueue(delay, most, dead_queue, dead_ttl, redelivery)
+        growing = {"minimum_delay": redelivery, "backoff_function": "linear"}
         self.store.create(
             name,
             _default_message_delay=delay,
             _max_claim_count=most,
             _dead_letter_queue=dead_queue or None,
             _dead_letter_queue_messages_ttl=dead_ttl,
+            _min_claim_ttl=5,
+            _redelivery_delay=growing if redelivery else None,
         )
 
     def teardown(self) -> None:
@@ -155,8 +162,15 @@ class ModelComparison(RuleBasedStateMachine):
             return  # the queue was deleted: in its next epoch this is a new post
         assert self.send(queue, messages, idempotency_key) == ids
 
-    @rule(target=claims, queue=QUEUES, ttl=SECONDS, grace=st.sampled_from([60, 120]), limit=LIMITS)
+    @rule(
+        target=claims,
+        queue=QUEUES,
+        ttl=CLAIM_SECONDS,
+        grace=st.sampled_from([60, 120]),
+        limit=LIMITS,
+    )
     def claim(self, queue: str, ttl: int, grace: int, limit: int) -> Any:
+        ttl = self.allowed(queue, ttl)
         taken = self.store.claim(limit, queue=queue, ttl=ttl, grace=grace)
         entries = self.model.claim(queue, taken.claim_id or "", ttl, grace, limit)
         assert [_seen(message) for message in taken.messages] == self.view(entries)
@@ -164,9 +178,10 @@ class ModelComparison(RuleBasedStateMachine):
         assert bool(taken.claim_id) == bool(entries)
         return (queue, taken.claim_id) if taken.claim_id else multiple()
 
-    @rule(claimed=claims, ttl=SECONDS, grace=st.sampled_from([60, 120]))
+    @rule(claimed=claims, ttl=CLAIM_SECONDS, grace=st.sampled_from([60, 120]))
     def renew(self, claimed: tuple[str, str], ttl: int, grace: int) -> None:
         queue, claim = claimed
+        ttl = self.allowed(queue, ttl)
         assert self.store.renew(claim, ttl, grace, queue) == self.model.renew(
             queue, claim, ttl, grace
         )
@@ -182,6 +197,50 @@ class ModelComparison(RuleBasedStateMachine):
             assert (found.ttl, found.age) == (lease.ttl, (self.model.now - lease.start) // 1000)
             held = self.model.held(queue, claim)
             assert [_seen(message) for message in found.messages] == self.view(held)
+
+    @rule(
+        claimed=claims,
+        places=st.lists(st.integers(0, 5), min_size=1, max_size=3),
+        ttl=st.sampled_from([5, 30, 60, 300]),
+    )
+    def renew_some(self, claimed: tuple[str, str], places: list[int], ttl: int) -> None:
+        queue, claim = claimed
+        ranks, ids = self.some_of(queue, claim, places)
+        ttl = self.allowed(queue, ttl)
+        renewed = self.store.renew_some(claim, *ids, ttl=ttl, queue=queue)
+        expected = self.model.renew_some(queue, claim, ranks, ttl, 60)
+        assert self.ranks_of(renewed) == expected
+
+    @rule(
+        claimed=claims,
+        places=st.lists(st.integers(0, 5), min_size=1, max_size=3),
+        delay=st.sampled_from([None, 0, 10, 100]),
+    )
+    def release_some(self, claimed: tuple[str, str], places: list[int], delay: int | None) -> None:
+        queue, claim = claimed
+        ranks, ids = self.some_of(queue, claim, places)
+        released = self.store.release_some(claim, *ids, delay=delay, queue=queue)
+        assert self.ranks_of(released) == self.model.release(queue, claim, ranks, delay)
+
+    def allowed(self, queue: str, ttl: int) -> int:
+        """Returns the TTL of a claim; queues that their first message makes have no minimum."""
+        return max(ttl, 60) if queue in ("plain", "dead") else ttl
+
+    def some_of(self, queue: str, claim: str, places: list[int]) -> tuple[list[int], list[str]]:
+        """Returns ranks that the claim got, or one that it did not, and their ids."""
+        known = self.model.queues.get(queue)
+        lease = known.leases.get(claim) if known else None
+        got = lease.ranks if lease else []
+        ranks = [got[place] for place in places if place < len(got)] or [1]
+        return (
+            ranks if self.ids.get(queue) else [],
+            [self.some_id(queue, rank) for rank in ranks],
+        )
+
+    def ranks_of(self, ids: Iterable[str] | None) -> list[int] | None:
+        if ids is None:
+            return None
+        return sorted(identity.parse_message_id(each)[1] for each in ids)
 
     @rule(claimed=consumes(claims))
     def release(self, claimed: tuple[str, str]) -> None:
@@ -236,7 +295,7 @@ class ModelComparison(RuleBasedStateMachine):
             for entry in self.model.alive(queue)
             if entry.rank > (after if marker else 0)
             and (claimed or not self.model.is_held(entry))
-            and (delayed or not self.model.is_delayed(entry))
+            and (delayed or not self.model.is_delayed(queue, entry))
         ][:limit]
         assert [_seen(message) for message in page.items] == self.view(entries)
         for message in page.items:
@@ -296,7 +355,7 @@ class ModelComparison(RuleBasedStateMachine):
         # Claims rely on it: before that they settle nothing.
         driver = self.store.driver
         assert isinstance(driver, RedisDriver)
-        for queue in ("plain", "delayed", "strict", "dead"):
+        for queue in NAMES:
             of_queue = keys.of_queue(self.store.project, queue)
             call = _CHECK(of_queue, now=self.store.clock(), epoch="", repair=0)
             assert self.store.run(driver.queues.client.call(call)) == []
@@ -304,7 +363,7 @@ class ModelComparison(RuleBasedStateMachine):
     # No invariant: it settles the queues, so that no other verb would have to.
     @rule()
     def statistics_agree(self) -> None:
-        for queue in ("plain", "delayed", "strict", "dead"):
+        for queue in NAMES:
             stats = self.store.stats(queue)
             alive = self.model.alive(queue)
             held = [entry for entry in alive if self.model.is_held(entry)]

@@ -450,6 +450,25 @@ class ContractStore:
     def release(self, claim: str | None, queue: str = "q") -> None:
         self.run(self.driver.claims.delete(self.project, queue, claim or ""))
 
+    def renew_some(
+        self, claim: str | None, *ids: str, ttl: int, grace: int = 60, queue: str = "q"
+    ) -> Sequence[str] | None:
+        return self.run(
+            self.driver.claims.renew_messages(
+                self.project, queue, claim or "", ids, ttl=ttl, grace=grace
+            )
+        )
+
+    def release_some(
+        self, claim: str | None, *ids: str, delay: int | None = None, queue: str = "q"
+    ) -> Sequence[str] | None:
+        """Without ids all that the claim holds."""
+        return self.run(
+            self.driver.claims.release_messages(
+                self.project, queue, claim or "", ids or None, delay=delay
+            )
+        )
+
 
 class PooledContractStore(ContractStore):
     """A pooled driver over ``pooled://<default pool>|<pool>|<pool>``."""

@@ -16,11 +16,14 @@ QUEUE = QueueKeys("p", "q")
 
 
 def test_keys_and_arguments_are_sent_in_the_order_of_the_script() -> None:
-    command = Script("claim_delete")(QUEUE, claim="c", now=7).command()
-    names = ("queue", "ready", "claimed", "holds", "claims", "leases", "move_lock")
+    command = Script("claim_delete")(QUEUE, claim="c", delay=-1, now=7).command()
+    names = (
+        *("queue", "ready", "claimed", "delayed", "holds"),
+        *("claims", "leases", "move_lock", "sweep_index"),
+    )
     keys = tuple(getattr(QUEUE, name) for name in names)
     assert command[0] == "EVALSHA"
-    assert command[2:] == (7, *keys, 7, "c")
+    assert command[2:] == (len(keys), *keys, 7, "c", -1)
 
 
 def test_script_with_one_key_sends_one_key() -> None:
@@ -34,7 +37,7 @@ def test_variadic_arguments_follow_the_named_ones() -> None:
 
 
 def test_script_for_a_cluster_publishes_within_the_slot_of_its_keys() -> None:
-    call = Script("claim_delete")(QUEUE, claim="c", now=7)
+    call = Script("claim_delete")(QUEUE, claim="c", delay=-1, now=7)
     assert "local publish = 'PUBLISH'" in call.script.source
     sharded = call.of_cluster()
     assert "local publish = 'SPUBLISH'" in str(sharded.with_source().command())
@@ -60,13 +63,13 @@ def test_unknown_script_is_loaded_and_called_again() -> None:
 def test_wrong_name_fails_before_anything_is_sent(
     rest: tuple[int, ...], named: dict[str, Any]
 ) -> None:
-    with pytest.raises(TypeError, match="claim_delete"):
-        Script("claim_delete")(QUEUE, *rest, **named)
+    with pytest.raises(TypeError, match="claim_get"):
+        Script("claim_get")(QUEUE, *rest, **named)
 
 
 def test_keys_of_another_kind_are_refused() -> None:
     with pytest.raises(AttributeError):
-        Script("claim_delete")(ProjectKeys("p"), now=1, claim="c").command()
+        Script("claim_delete")(ProjectKeys("p"), now=1, claim="c", delay=-1).command()
 
 
 def test_missing_script_fails_at_import() -> None:

@@ -188,9 +188,17 @@ def test_claim_is_created_shown_renewed_and_released(
     updated = ApiResponse(204, f"Claim {claim} updated.")
     assert peer.ask("claim_update", **named, ttl=200, grace=60) == updated
     assert peer.ask("claim_get", **named).body["ttl"] == 200
+    some = {**named, "message_ids": [message["id"], ids[1]]}
+    renewed = {"renewed": [message["id"]], "left": [ids[1]]}
+    assert peer.ask("claim_update", **some, ttl=300) == ApiResponse(200, renewed)
+    assert peer.ask("claim_get", **named).body["ttl"] == 300
+    released = {"released": [], "left": [ids[1]]}
+    only_other = {**named, "message_ids": ids[1:], "delay": 5}
+    assert peer.ask("claim_release", **only_other) == ApiResponse(200, released)
     assert peer.ask("claim_delete", **named) == ApiResponse(204, f"Claim {claim} deleted.")
     assert peer.ask("claim_get", **named).status == 404
     assert peer.ask("claim_update", **named, ttl=200).status == 404
+    assert peer.ask("claim_release", **named).status == 404
 
 
 def test_attributes_are_shown_on_request(peer: ApiPeer) -> None:

@@ -95,6 +95,7 @@ WRITING: dict[str, dict[str, Any]] = {
     "claim_create": {},
     "claim_update": {"claim_id": "x"},
     "claim_delete": {"claim_id": "x"},
+    "claim_release": {"claim_id": "x"},
     "subscription_create": {},
     "subscription_delete": {"subscription_id": "x"},
 }

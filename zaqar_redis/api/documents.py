@@ -239,6 +239,14 @@ def claimed(queue: str, record: Claim, wanted: MessageDetails) -> bytes:
     return encode(schemas.ClaimOut(record.age, record.ttl, held, href))
 
 
+def renewed(ids: Sequence[str], done: Sequence[str]) -> schemas.RenewedOut:
+    return schemas.RenewedOut(list(done), [each for each in ids if each not in done])
+
+
+def released(ids: Sequence[str] | None, done: Sequence[str]) -> schemas.ReleasedOut:
+    return schemas.ReleasedOut(list(done), [each for each in ids or () if each not in done])
+
+
 def stats(queue: str, record: Stats, detailed: bool) -> schemas.StatsOut:
     counts = schemas.CountsOut(record.claimed, record.free, record.total)
     if record.oldest is not None and record.newest is not None:

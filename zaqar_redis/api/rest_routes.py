@@ -216,15 +216,19 @@ def _message_routes(messages: MessageHandlers) -> list[ApiRoute]:
 
 def _claim_routes(claims: ClaimHandlers) -> list[ApiRoute]:
     claim = Body(docs.ClaimIn, "A claim", default=docs.ClaimIn())
-    renewal = Body(docs.ClaimIn, "A claim")
+    renewal = Body(docs.RenewalIn, "A claim")
+    part = Body(docs.ReleaseIn, "A release", default=docs.ReleaseIn())
+    renewed, released = {204: None, 200: docs.RenewedOut}, {200: docs.ReleasedOut}
     every = "/v2/queues/{queue}/claims"
     one = f"{every}/{{claim}}"
     query, new = queries.ClaimQuery, {201: docs.ClaimedOut, 204: None}
     show = partial(get, query=queries.MessageQuery, answers={200: docs.ClaimOut}, hot=True)
+    renew, release = (partial(each, problems=_MISSING, hot=True) for each in (patch, post))
     return [
         post(every, claims.create, "claims:create", query=query, body=claim, answers=new, hot=True),
         show(one, claims.get, "claims:get", problems=_MISSING),
-        patch(one, claims.update, "claims:update", body=renewal, problems=_MISSING, hot=True),
+        renew(one, claims.update, "claims:update", body=renewal, answers=renewed),
+        release(f"{one}/release", claims.release, "claims:delete", body=part, answers=released),
         delete(one, claims.delete, "claims:delete", hot=True),
     ]
 

@@ -26,7 +26,8 @@ PURGEABLE = ["messages", "subscriptions"]
 
 _TTL = {"minimum": rules.TTL_MIN, "maximum": "limits.max_message_ttl"}
 _DELAY = {"minimum": 0, "maximum": "limits.max_message_delay"}
-_CLAIM_TTL = {"minimum": rules.CLAIM_TTL_MIN, "maximum": "limits.max_claim_ttl"}
+_CLAIM_TTL = {"minimum": 1, "maximum": "limits.max_claim_ttl"}
+_IDS = {"minItems": 1, "maxItems": "limits.max_messages_per_page"}
 _GRACE = {"minimum": rules.GRACE_MIN, "maximum": "limits.max_claim_grace"}
 
 # -- of requests: unknown fields are ignored, unless a Struct forbids them -
@@ -55,7 +56,11 @@ class PostIn(Struct):
 class ClaimIn(Struct):
     ttl: Annotated[
         int | None,
-        about("Seconds until the claim ends; else limits.default_claim_ttl.", **_CLAIM_TTL),
+        about(
+            "Seconds until the claim ends; else limits.default_claim_ttl. "
+            f"{rules.CLAIM_TTL_MIN} at least, or the queue's `_min_claim_ttl`.",
+            **_CLAIM_TTL,
+        ),
     ] = None
     grace: Annotated[
         int | None,
@@ -64,6 +69,22 @@ class ClaimIn(Struct):
             "limits.default_claim_grace.",
             **_GRACE,
         ),
+    ] = None
+
+
+class RenewalIn(ClaimIn):
+    ids: Annotated[
+        list[str] | None, about("Only these messages of the claim; else all.", **_IDS)
+    ] = None
+
+
+class ReleaseIn(Struct):
+    ids: Annotated[
+        list[str] | None, about("Only these messages of the claim; else all.", **_IDS)
+    ] = None
+    delay: Annotated[
+        int | None,
+        about("Seconds until they can be claimed again; else what the queue says.", **_DELAY),
     ] = None
 
 
@@ -169,15 +190,48 @@ RETRY_POLICY = _attribute(
     },
     default=_POLICY_DEFAULTS,
 )
+_MIN_CLAIM_TTL = _attribute(
+    "integer",
+    "Seconds that a claim may last, at least.",
+    minimum=1,
+    maximum=rules.CLAIM_TTL_MIN,
+    default=rules.CLAIM_TTL_MIN,
+)
+_REDELIVERY_DELAY = {
+    "description": "Seconds until a message can be claimed again that was released, or whose claim "
+    "has ended: as a number, or by how often it was claimed.",
+    "type": ["integer", "object", "null"],
+    **_DELAY,
+    "required": ["minimum_delay"],
+    "properties": {
+        "minimum_delay": {"type": "integer", "minimum": 1, "maximum": _DELAY["maximum"]},
+        "maximum_delay": _attribute("integer", "At most.", minimum=1, maximum=_DELAY["maximum"]),
+        "backoff_function": _attribute(
+            "string",
+            "How the delay grows with each claim.",
+            enum=[*get_args(retry_policies.RedeliveryFunction), None],
+            default="fixed",
+        ),
+        "jitter": _attribute(
+            "number",
+            "Share of a delay that chance may take off.",
+            minimum=0,
+            maximum=1,
+            default=0,
+        ),
+    },
+}
 #: Those that the service uses, by name.
 ATTRIBUTES = _RESERVED | {
     "_idempotency_window": _WINDOW,
     "_on_expiry": _ON_EXPIRY,
     "_retry_policy": RETRY_POLICY,
+    "_min_claim_ttl": _MIN_CLAIM_TTL,
+    "_redelivery_delay": _REDELIVERY_DELAY,
 }
 _OF_CLAIMS = (
     *("_dead_letter_queue", "_dead_letter_queue_messages_ttl", "_max_claim_count"),
-    "_on_expiry",
+    *("_on_expiry", "_min_claim_ttl", "_redelivery_delay"),
 )
 #: Those of topics that have an effect.
 TOPIC_ATTRIBUTES = {name: each for name, each in ATTRIBUTES.items() if name not in _OF_CLAIMS} | {
@@ -403,6 +457,16 @@ class PoppedOut(Document):
 
 class ClaimedOut(Document):
     messages: Annotated[list[MessageOut], about(minItems=1)]
+
+
+class RenewedOut(Document):
+    renewed: Annotated[list[str], about("Ids of those whose lease starts anew.")]
+    left: Annotated[list[str], about("Ids of those that the claim does not hold.")]
+
+
+class ReleasedOut(Document):
+    released: Annotated[list[str], about("Ids of those that the claim does not hold any more.")]
+    left: Annotated[list[str], about("Ids of those that it did not hold.")]
 
 
 class ClaimOut(Document):

@@ -6,17 +6,32 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from itertools import islice
+from typing import Any
 from urllib.parse import quote
 
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.base import Column, Row, Table, arg, bounded_int, given, single, table, takes
+from zaqar_redis.cli.base import (
+    Column,
+    CommandFailed,
+    Row,
+    Table,
+    arg,
+    bounded_int,
+    given,
+    single,
+    table,
+    takes,
+)
 from zaqar_redis.cli.messages import COLUMNS, FittedListCommand
 from zaqar_redis.cli.queues import QueueCommand
 
 _LEASE = takes(
     arg("--ttl", type=int, metavar="SECONDS", help="lifetime of the claim"),
     arg("--grace", type=int, metavar="SECONDS", help="minimum that messages outlive the claim"),
+)
+_IDS = arg(
+    "--id", dest="ids", action="append", metavar="MESSAGE", help="only this one; may be repeated"
 )
 
 
@@ -25,6 +40,14 @@ class ClaimCommand(QueueCommand):
 
     def claim_path(self, parsed: argparse.Namespace) -> str:
         return f"{self.path(parsed)}/claims/{quote(parsed.claim, safe='')}"
+
+    def report_left(self, answer: Any) -> None:
+        """Raises CommandFailed when the claim did not hold some of the messages that were named."""
+        if answer and answer["left"]:
+            raise CommandFailed(
+                f"the claim does not hold {', '.join(answer['left'])}: deleted, released, or their "
+                "lease has ended"
+            )
 
 
 class CreateClaim(FittedListCommand):
@@ -97,22 +120,37 @@ class ShowClaim(ClaimCommand, ShowOne):
 
 
 class RenewClaim(ClaimCommand):
-    """Renew a live claim: its TTL counts from now.
+    """Renew a live claim: its TTL counts from now. With --id only that of some messages.
 
     Example: zaqar-redis claim renew orders 51db6f78c50811e79e0f0242ac110002 --ttl 600
     """
 
-    arguments = _LEASE
+    arguments = takes(*_LEASE, _IDS)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.api.request("PATCH", self.claim_path(parsed_args), given(parsed_args, "ttl", "grace"))
+        document = given(parsed_args, "ttl", "grace", "ids")
+        answer = self.api.request("PATCH", self.claim_path(parsed_args), document)
+        self.report_left(answer)
 
 
 class ReleaseClaim(ClaimCommand):
-    """Release a claim: its messages can be claimed again at once.
+    """Release a claim, or with --id some of its messages.
 
-    Example: zaqar-redis claim release orders 51db6f78c50811e79e0f0242ac110002
+    They can be claimed again after the delay: that of --delay, else that of the queue's
+    _redelivery_delay, else at once.
+
+    Example: zaqar-redis claim release orders 51db6f78c50811e79e0f0242ac110002 --delay 30
     """
 
+    arguments = takes(
+        _IDS,
+        arg("--delay", type=int, metavar="SECONDS", help="until they can be claimed again"),
+    )
+
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.api.request("DELETE", self.claim_path(parsed_args))
+        document = given(parsed_args, "ids", "delay")
+        if document:
+            path = f"{self.claim_path(parsed_args)}/release"
+            self.report_left(self.api.request("POST", path, document))
+        else:
+            self.api.request("DELETE", self.claim_path(parsed_args))

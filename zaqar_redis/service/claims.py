@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -87,6 +87,46 @@ class ClaimService(ComposedVerbs):
         )
         if not updated:
             raise _missing(claim)
+
+    @verb
+    def renew_messages(
+        self,
+        project: str,
+        queue: str,
+        claim: str,
+        ids: Sequence[str],
+        *,
+        ttl: int | None,
+        grace: int | None,
+    ) -> Steps[Sequence[str]]:
+        """Returns the ids of those that the claim holds.  Raises NotFound."""
+        rules.number_of_ids("ids", ids, self._limits)
+        renewed: Sequence[str] | None = yield self._store.renew_messages(
+            project,
+            queue,
+            claim,
+            ids,
+            ttl=rules.claim_ttl(ttl, self._limits),
+            grace=rules.claim_grace(grace, self._limits),
+        )
+        if renewed is None:
+            raise _missing(claim)
+        return renewed
+
+    @verb
+    def release_messages(
+        self, project: str, queue: str, claim: str, ids: Sequence[str] | None, *, delay: int | None
+    ) -> Steps[Sequence[str]]:
+        """Returns the ids of those that the claim held; *ids*: None: all.  Raises NotFound."""
+        if ids is not None:
+            rules.number_of_ids("ids", ids, self._limits)
+        rules.message_delay(delay, self._limits)
+        released: Sequence[str] | None = yield self._store.release_messages(
+            project, queue, claim, ids, delay=delay
+        )
+        if released is None:
+            raise _missing(claim)
+        return released
 
     def delete(self, project: str, queue: str, claim: str) -> Awaitable[None]:
         return self._store.delete(project, queue, claim)

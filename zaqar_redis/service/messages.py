@@ -168,7 +168,7 @@ class MessageService(ComposedVerbs):
 
     @verb
     def get(self, project: str, queue: str, ids: Sequence[str]) -> Steps[Sequence[Message]]:
-        self._check_number("ids", ids)
+        rules.number_of_ids("ids", ids, self._limits)
         return self.decrypted(project, (yield self._store.get(project, queue, ids)))
 
     def delete(self, project: str, queue: str, message: str, claim: str | None) -> Awaitable[None]:
@@ -179,9 +179,9 @@ class MessageService(ComposedVerbs):
     def delete_many(
         self, project: str, queue: str, ids: Sequence[str], claims: Sequence[str] | None
     ) -> Steps[None]:
-        self._check_number("ids", ids)
+        rules.number_of_ids("ids", ids, self._limits)
         if claims is not None:
-            self._check_number("claim_ids", claims)
+            rules.number_of_ids("claim_ids", claims, self._limits)
         yield self._store.delete(project, queue, ids, claims=claims, force=claims is None)
 
     @verb
@@ -225,11 +225,6 @@ class MessageService(ComposedVerbs):
                 "need it"
             )
         return self._cipher
-
-    def _check_number(self, name: str, items: Sequence[str]) -> None:
-        most = self._limits.max_messages_per_page
-        if not 1 <= len(items) <= most:
-            raise errors.BadRequest(why=f'"{name}" must hold 1 to {most} ids.')
 
 
 def count_claimed(result: ClaimResult) -> None:

@@ -211,7 +211,32 @@ class Claims(Protocol):
         """Restarts the lease; returns False when there is no such live claim."""
 
     def delete(self, project: str, queue: str, claim: str) -> Awaitable[None]:
-        """Releases the messages that the claim still holds.  Idempotent."""
+        """Releases the messages that the claim still holds.  Idempotent.
+
+        They can be claimed again at once, unless the queue's metadata has a `_redelivery_delay`.
+        """
+
+    def renew_messages(
+        self, project: str, queue: str, claim: str, ids: Sequence[str], *, ttl: int, grace: int
+    ) -> Awaitable[Sequence[str] | None]:
+        """Restarts the leases of these messages only, one at least.
+
+        The others keep theirs, and the claim lasts as long as the longest of them.
+
+        Returns the ids of those that it holds, the others are ignored; None when there is no such
+        live claim.  Raises BadRequest, as `create` and `update` do, when the queue's metadata do
+        not allow a TTL that short.
+        """
+
+    def release_messages(
+        self, project: str, queue: str, claim: str, ids: Sequence[str] | None, *, delay: int | None
+    ) -> Awaitable[Sequence[str] | None]:
+        """Releases these messages only, one at least, or with None all that the claim holds.
+
+        *delay*: seconds until they can be claimed again; None: as the queue's metadata say.
+        Returns the ids of those that it held, the others are ignored; None when there is no such
+        live claim.  A claim that holds nothing any more ends.
+        """
 
 
 #: Called with a queue's name, and how many more of its items are done.

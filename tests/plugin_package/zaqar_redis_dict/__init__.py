@@ -229,6 +229,22 @@ class DictClaims:
         for message in kept.held_by(claim):
             kept.hold(message, None)
 
+    async def renew_messages(
+        self, project: str, queue: str, claim: str, ids: Sequence[str], *, ttl: int, grace: int
+    ) -> Sequence[str] | None:
+        held = self._store.get((project, queue), DictQueue({})).held_by(claim)
+        return [message.id for message in held if message.id in ids] if held else None
+
+    async def release_messages(
+        self, project: str, queue: str, claim: str, ids: Sequence[str] | None, *, delay: int | None
+    ) -> Sequence[str] | None:
+        kept = self._store.get((project, queue), DictQueue({}))
+        held = kept.held_by(claim)
+        released = [message for message in held if ids is None or message.id in ids]
+        for message in released:
+            kept.hold(message, None)
+        return [message.id for message in released] if held else None
+
 
 class DictDriver:
     """The storage contract, as far as a dictionary can implement it."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import DONE, Answer, Request
 from zaqar_redis.api.queries import ClaimQuery, MessageQuery
-from zaqar_redis.api.schemas import ClaimIn
+from zaqar_redis.api.schemas import ClaimIn, ReleaseIn, RenewalIn
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.service.claims import ClaimService
 
@@ -54,21 +54,41 @@ class ClaimHandlers(ComposedVerbs):
         return Answer(documents.claimed(queue, found, request.query))
 
     @verb
-    def update(self, request: Request[None, ClaimIn], queue: str, claim: str) -> Steps[Answer]:
-        """Renews a claim.
+    def update(self, request: Request[None, RenewalIn], queue: str, claim: str) -> Steps[Answer]:
+        """Renews a claim, or with `ids` the leases of some of its messages.
 
         It ends `ttl` seconds from now.  What is not given takes the default, not the value
-        that the claim was created with.
+        that the claim was created with.  With `ids` the other messages keep their leases, and the
+        claim lasts as long as the longest of them; messages that it does not hold are `left`.
         """
-        ttl, grace = request.document.ttl, request.document.grace
-        yield self._claims.update(request.project, queue, claim, ttl=ttl, grace=grace)
-        return DONE
+        ttl, grace, ids = request.document.ttl, request.document.grace, request.document.ids
+        if ids is None:
+            yield self._claims.update(request.project, queue, claim, ttl=ttl, grace=grace)
+            return DONE
+        renewed = yield self._claims.renew_messages(
+            request.project, queue, claim, ids, ttl=ttl, grace=grace
+        )
+        return Answer(documents.encode(documents.renewed(ids, renewed)))
+
+    @verb
+    def release(self, request: Request[None, ReleaseIn], queue: str, claim: str) -> Steps[Answer]:
+        """Releases the messages that a claim holds, or with `ids` some of them.
+
+        They can be claimed again after `delay` seconds; without it as the `_redelivery_delay` of
+        the queue says, or at once.  Messages that the claim does not hold are `left`.
+        """
+        ids, delay = request.document.ids, request.document.delay
+        released = yield self._claims.release_messages(
+            request.project, queue, claim, ids, delay=delay
+        )
+        return Answer(documents.encode(documents.released(ids, released)))
 
     @verb
     def delete(self, request: Request[None, None], queue: str, claim: str) -> Steps[Answer]:
         """Releases a claim.
 
-        The messages that it still holds are claimable at once.
+        The messages that it still holds are claimable at once, or when the `_redelivery_delay`
+        of the queue ends.
         """
         yield self._claims.delete(request.project, queue, claim)
         return DONE

@@ -112,6 +112,7 @@ class ActionHandlers:
             ("GET", claim, self.claim_get, docs.ClaimIdIn),
             ("PATCH", claim, self.claim_update, docs.ClaimUpdateIn),
             ("DELETE", claim, self.claim_delete, docs.ClaimIdIn),
+            ("POST", f"{claim}/release", self.claim_release, docs.ClaimReleaseIn),
             ("POST", subscriptions, self.subscription_create, docs.SubscriptionCreateIn),
             ("GET", subscriptions, self.subscription_list, docs.SubscriptionListIn),
             ("GET", subscription, self.subscription_get, docs.SubscriptionIdIn),
@@ -245,10 +246,22 @@ class ActionHandlers:
         return ActionResult({"age": found.age, "ttl": found.ttl, "messages": messages})
 
     async def claim_update(self, request: SocketRequest, body: docs.ClaimUpdateIn) -> ActionResult:
-        await self._claims.update(
-            request.project, body.queue, body.claim, ttl=body.ttl, grace=body.grace
+        project, queue, claim, ids = request.project, body.queue, body.claim, body.ids
+        if ids is None:
+            await self._claims.update(project, queue, claim, ttl=body.ttl, grace=body.grace)
+            return ActionResult(f"Claim {claim} updated.", 204)
+        renewed = await self._claims.renew_messages(
+            project, queue, claim, ids, ttl=body.ttl, grace=body.grace
         )
-        return ActionResult(f"Claim {body.claim} updated.", 204)
+        return ActionResult(documents.renewed(ids, renewed))
+
+    async def claim_release(
+        self, request: SocketRequest, body: docs.ClaimReleaseIn
+    ) -> ActionResult:
+        released = await self._claims.release_messages(
+            request.project, body.queue, body.claim, body.ids, delay=body.delay
+        )
+        return ActionResult(documents.released(body.ids, released))
 
     async def claim_delete(self, request: SocketRequest, body: docs.ClaimIdIn) -> ActionResult:
         await self._claims.delete(request.project, body.queue, body.claim)

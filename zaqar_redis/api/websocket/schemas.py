@@ -19,6 +19,8 @@ from zaqar_redis.api.schemas import (
     Metadata,
     PostIn,
     PurgeIn,
+    ReleaseIn,
+    RenewalIn,
 )
 from zaqar_redis.api.subscription_schemas import ConfirmationIn, SubscriptionChangeIn
 
@@ -153,9 +155,16 @@ class ClaimIdIn(MessagesIn, kw_only=True):
     claim: str = field(name="claim_id")
 
 
-class ClaimUpdateIn(ClaimIn, kw_only=True):
+class ClaimUpdateIn(RenewalIn, kw_only=True):
     queue: str = field(name="queue_name")
     claim: str = field(name="claim_id")
+    ids: list[str] | None = field(default=None, name="message_ids")
+
+
+class ClaimReleaseIn(ReleaseIn, kw_only=True):
+    queue: str = field(name="queue_name")
+    claim: str = field(name="claim_id")
+    ids: list[str] | None = field(default=None, name="message_ids")
 
 
 class SubscriptionCreateIn(QueueIn, kw_only=True):

@@ -2,14 +2,18 @@
 --
 -- Returns {now, epoch or false, ask again (1) or not, ms until any may be
 -- claimable or false, {rank, envelope, hold; of each}, {the same of the dead
--- letters}, dead-letter queue, their ttl}. Without messages no claim is created.
+-- letters}, dead-letter queue, their ttl}; {now, false, seconds at least} when the ttl is
+-- shorter. Without messages no claim is created.
 --#keys queue @message claims leases move_lock sweep_index
 --#args now:number claim client ttl:number grace:number limit:number dead_letter_claim
 --#pubsub publish
 -- claim, dead_letter_claim: 32 characters each; the second one holds dead letters
 -- client: who creates it, as records of claims have it, or ''
---#include move_lock now envelope settle hold claim_record
+--#include move_lock now envelope settle claim_record claim_ttl
 
+if ttl < least_ttl then
+    return {now, false, least_ttl}
+end
 local found, ranks, leased, holders = {}, {}, {}, {}
 local at = 0
 local ends = now + ttl * 1000

@@ -1,23 +1,34 @@
--- Release a claim: the messages it still holds are claimable at once.
+-- Release messages of a live claim: those that are named, or all that it still holds.
 --
--- Returns how many those are.
---#keys queue ready claimed holds claims leases move_lock
---#args now:number claim
+-- They are claimable at once, or after a delay. Returns {epoch, rank of each}, or false when there
+-- is no such claim; a claim that holds nothing any more ends.
+--#keys queue ready claimed delayed holds claims leases move_lock sweep_index
+--#args now:number claim delay:number rest...
 --#pubsub publish
---#include move_lock now hold
+-- delay: ms, or -1: as the queue says
+-- rest: epoch and rank of each; none: all
+--#include move_lock now give_back named
 
-local ranks = held_by(claim)
-if not ranks then
-    return 0
+local held = held_by(claim)
+if not held then
+    return false
 end
-for _, rank in ipairs(ranks) do
-    redis.call('ZREM', claimed, rank)
-    redis.call('ZADD', ready, rank, rank)
+local epoch = redis.call('HGET', queue, 'epoch')
+local ranks = named(held, epoch, ARGV, rest)
+local soonest
+if #ranks > 0 then
+    soonest = give_back(ranks, delay >= 0 and delay, false)
 end
-redis.call('ZREM', leases, claim)
-redis.call('HDEL', claims, claim)
+if #ranks == #held then
+    redis.call('ZREM', leases, claim)
+    redis.call('HDEL', claims, claim)
+end
 if #ranks > 0 then
     redis.call('HINCRBY', queue, 'released', #ranks)
     redis.call(publish, queue .. ':feed', #ranks)
 end
-return #ranks
+if soonest then
+    local noted = redis.call('HGET', queue, 'due')
+--#include note_sweep
+end
+return {epoch, unpack(ranks)}

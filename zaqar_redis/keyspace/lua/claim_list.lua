@@ -22,7 +22,7 @@ local function count_held(claim, record)
         local last = math.min(first + RANKS - 1, #ranks)
         local ends = redis.call('ZMSCORE', claimed, unpack(ranks, first, last))
         for place, hold in ipairs(redis.call('HMGET', holds, unpack(ranks, first, last))) do
-            if ends[place] and holder_of(hold) == claim then
+            if tonumber(ends[place] or 0) > now and holder_of(hold) == claim then
                 held = held + 1
             end
         end

@@ -1,15 +1,23 @@
 -- Renew a live claim: its lease starts anew, and its messages outlive it.
 --
--- Returns 1, or 0 when there is no such claim.
---#keys bodies claimed expiry holds claims leases move_lock sweep_index queue
---#args now:number claim ttl:number grace:number
---#include move_lock now envelope hold claim_record
+-- With names, only the leases of these messages start anew; the claim lasts as long as the longest
+-- of them. Returns {'renewed', epoch, rank of each}, {'missing'} when there is no such claim, or
+-- {'short', seconds at least}.
+--#keys queue bodies claimed expiry holds claims leases move_lock sweep_index
+--#args now:number claim ttl:number grace:number rest...
+-- rest: epoch and rank of each; none: all
+--#include move_lock now envelope hold claim_record named claim_ttl
 
-local ranks, _, _, record = held_by(claim)
-if not ranks then
-    return 0
+if ttl < least_ttl then
+    return {'short', least_ttl}
+end
+local held, lasted, lease, record = held_by(claim)
+if not held then
+    return {'missing'}
 end
 redis.call('ZREM', leases, claim)  -- a full Redis lets a script go on that has written
+local epoch = redis.call('HGET', queue, 'epoch')
+local ranks = named(held, epoch, ARGV, rest)
 local ends = now + ttl * 1000
 for _, rank in ipairs(ranks) do
     redis.call('ZADD', claimed, ends, rank)
@@ -19,8 +27,13 @@ for _, rank in ipairs(ranks) do
         redis.call('ZADD', expiry, ends + grace * 1000, rank)
     end
 end
-redis.call('ZADD', leases, ends, claim)
-redis.call('HSET', claims, claim, claim_record(ttl, client_of_claim(record), ranks))
+if ARGV[rest] and (ends < lease or #ranks == 0) then
+    ttl = lasted
+else
+    lease = ends
+end
+redis.call('ZADD', leases, lease, claim)
+redis.call('HSET', claims, claim, claim_record(ttl, client_of_claim(record), held))
 local soonest, noted = ends, redis.call('HGET', queue, 'due')
 --#include note_sweep
-return 1
+return {'renewed', epoch, unpack(ranks)}

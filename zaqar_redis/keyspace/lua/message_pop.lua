@@ -5,7 +5,7 @@
 --#args now:number limit:number dead_letter_claim
 --#pubsub publish
 -- dead_letter_claim: id to hold dead letters with
---#include move_lock now settle hold
+--#include move_lock now settle
 
 local found, ranks = {}, {}
 local at = 0

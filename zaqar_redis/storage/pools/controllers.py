@@ -184,6 +184,8 @@ class RoutedClaims(RoutedResource):
     get = routed(_claims, Claims.get)
     update = routed(_claims, Claims.update)
     delete = routed(_claims, Claims.delete)
+    renew_messages = routed(_claims, Claims.renew_messages)
+    release_messages = routed(_claims, Claims.release_messages)
 
 
 class RoutedSubscriptions(RoutedResource):

@@ -86,7 +86,7 @@ class RedisAdministration(RedisResource):
     ) -> Steps[Sequence[str]]:
         holder = identity.new_claim()
         now, epoch, *flat = yield _HOLD(
-            keys.of_queue(project, queue), *messages.pairs(ids), now=self._now(), holder=holder
+            keys.of_queue(project, queue), *identity.pairs(ids), now=self._now(), holder=holder
         )
         held = decoding.messages(now, epoch, flat) if flat else []
         for message in held:
@@ -106,7 +106,7 @@ class RedisAdministration(RedisResource):
         self, project: str, queue: str, ids: Sequence[str], *, target: str
     ) -> Steps[Sequence[str]]:
         now, epoch, *flat = yield messages.GET(
-            keys.of_queue(project, queue), *messages.pairs(ids), now=self._now()
+            keys.of_queue(project, queue), *identity.pairs(ids), now=self._now()
         )
         found = decoding.messages(now, epoch, flat) if flat else []
         for message in found:

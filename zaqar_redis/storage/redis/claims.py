@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from zaqar_redis import clock
+from zaqar_redis import clock, rules
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
@@ -76,16 +77,52 @@ class RedisClaims(RedisResource):
         known = identity.parse_claim(claim)
         if known is None:
             return False
-        renewed = yield _UPDATE(
-            keys.of_queue(project, queue), now=self._now(), claim=known, ttl=ttl, grace=grace
+        return (yield from self._renew(project, queue, known, (), ttl, grace)) is not None
+
+    @verb
+    def renew_messages(
+        self, project: str, queue: str, claim: str, ids: Sequence[str], *, ttl: int, grace: int
+    ) -> Steps[Sequence[str] | None]:
+        known = identity.parse_claim(claim)
+        if known is None:
+            return None
+        return (yield from self._renew(project, queue, known, identity.pairs(ids), ttl, grace))
+
+    def _renew(
+        self, project: str, queue: str, claim: str, named: Sequence[str | int], ttl: int, grace: int
+    ) -> Steps[Sequence[str] | None]:
+        """*named*: epoch and rank of each message; empty: all."""
+        outcome, *renewed = yield _UPDATE(
+            keys.of_queue(project, queue),
+            *named,
+            now=self._now(),
+            claim=claim,
+            ttl=ttl,
+            grace=grace,
         )
-        return bool(renewed)
+        if outcome == b"short":
+            raise rules.claim_ttl_too_short(renewed[0])
+        return _ids(renewed) if outcome == b"renewed" else None
 
     @verb
     def delete(self, project: str, queue: str, claim: str) -> Steps[None]:
+        yield self.release_messages(project, queue, claim, None, delay=None)
+
+    @verb
+    def release_messages(
+        self, project: str, queue: str, claim: str, ids: Sequence[str] | None, *, delay: int | None
+    ) -> Steps[Sequence[str] | None]:
         known = identity.parse_claim(claim)
-        if known is not None:
-            yield _DELETE(keys.of_queue(project, queue), now=self._now(), claim=known)
+        if known is None:
+            return None
+        released = yield _DELETE(
+            keys.of_queue(project, queue),
+            *identity.pairs(ids or ()),
+            now=self._now(),
+            claim=known,
+            delay=-1 if delay is None else delay * 1000,
+        )
+        return None if released is None else _ids(released)
 
     @verb
     def consume(self, project: str, queue: str, claim: str) -> Steps[int | None]:
@@ -100,3 +137,9 @@ class RedisClaims(RedisResource):
             return None
         count = yield _CONSUME(keys.of_queue(project, queue), now=self._now(), claim=known)
         return None if count is None else int(count)
+
+
+def _ids(answer: Sequence[Any]) -> tuple[str, ...]:
+    """Returns message ids by epoch and ranks."""
+    epoch, *ranks = answer
+    return identity.message_ids(epoch.decode(), map(int, ranks))

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Call, Script, Steps
 from zaqar_redis.records import DAY_MS, IdempotencyKey, Message
@@ -67,6 +67,8 @@ def take(
     for _ in range(_CALLS_MAX):
         now, epoch, *answer = yield call
         if epoch is None:
+            if answer:
+                raise rules.claim_ttl_too_short(answer[0])
             return (), None
         again, next_visible_ms, flat, *dead = answer
         moved += yield from _move(dead_letter, project, queue, now, epoch, dead, dead_letter_claim)

@@ -53,6 +53,11 @@ def parse_message_id(text: str) -> tuple[str, int]:
     return digits[:16], int(digits[16:], 16)
 
 
+def pairs(texts: Iterable[str]) -> list[str | int]:
+    """Returns epoch and rank of each id, in a row."""
+    return [part for text in texts for part in parse_message_id(text)]
+
+
 def parse_claim(text: str) -> str | None:
     """Returns the claim id as stored, from any spelling of its UUID; None: it is no UUID."""
     digits = text.replace("-", "").lower()

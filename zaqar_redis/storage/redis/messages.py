@@ -160,7 +160,9 @@ class RedisMessages(RedisResource):
 
     @verb
     def get(self, project: str, queue: str, ids: Sequence[str]) -> Steps[Sequence[Message]]:
-        now, epoch, *flat = yield GET(keys.of_queue(project, queue), *pairs(ids), now=self._now())
+        now, epoch, *flat = yield GET(
+            keys.of_queue(project, queue), *identity.pairs(ids), now=self._now()
+        )
         return decoding.messages(now, epoch, flat) if flat else []
 
     @verb
@@ -177,7 +179,7 @@ class RedisMessages(RedisResource):
         owners = filter(None, (identity.parse_claim(claim) for claim in claims or ()))
         outcome, *_ = yield _DELETE(
             keys.of_queue(project, queue),
-            *pairs(ids),
+            *identity.pairs(ids),
             now=self._now(),
             policy=policy,
             owners="".join(owners),
@@ -211,7 +213,3 @@ _REFUSALS: dict[bytes, type[errors.Problem]] = {
     b"expired": errors.ClaimExpired,
     b"other": errors.ClaimedByOther,
 }
-
-
-def pairs(texts: Sequence[str]) -> list[str | int]:
-    return [part for text in texts for part in identity.parse_message_id(text)]

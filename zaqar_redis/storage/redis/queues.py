@@ -9,11 +9,10 @@ from typing import Any
 
 import msgspec
 
-from zaqar_redis import errors, metadata_rules
+from zaqar_redis import errors, metadata_rules, retry_policies, rules
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, Verb, verb
 from zaqar_redis.records import Page, Queue, QueueSize, Stats
-from zaqar_redis.rules import is_topic
 from zaqar_redis.storage.redis import decoding, identity
 from zaqar_redis.storage.redis.resource import RedisResource
 
@@ -213,10 +212,11 @@ def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
         ("max_claims", "_max_claim_count"),
         ("dead_ttl", "_dead_letter_queue_messages_ttl"),
         ("window", "_idempotency_window"),
+        ("min_claim_ttl", "_min_claim_ttl"),
         ("history", "_history_size"),
     ):
         value = metadata.get(attribute)
-        if name == "history" and not is_topic(queue):
+        if name == "history" and not rules.is_topic(queue):
             continue
         if isinstance(value, int) and value > 0:
             fields += (name, int(value))
@@ -224,8 +224,12 @@ def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
     # Not the queue itself: a message could go round in it for ever.
     if isinstance(dead_queue, str) and dead_queue not in ("", queue):
         fields += ("dead_queue", dead_queue)
-    if not is_topic(queue) and metadata.get("_on_expiry") in metadata_rules.ON_EXPIRY:
+    if not rules.is_topic(queue) and metadata.get("_on_expiry") in metadata_rules.ON_EXPIRY:
         fields += ("on_expiry", metadata["_on_expiry"])
+    with contextlib.suppress(errors.BadRequest):
+        delay = metadata.get("_redelivery_delay")
+        if redelivery := retry_policies.redelivery_delay(delay, rules.INTEGER_MAX):
+            fields += ("redelivery", redelivery.stored())
     if metadata.get("_enable_encrypt_messages"):
         fields += ("sealed", 1)
     return fields

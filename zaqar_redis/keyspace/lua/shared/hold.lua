@@ -22,7 +22,7 @@ local function held_by(claim)
         if not ttl then
             ttl = tonumber(word)
         elseif holder_of(redis.call('HGET', holds, word)) == claim
-            and redis.call('ZSCORE', claimed, word) then
+            and tonumber(redis.call('ZSCORE', claimed, word) or 0) > now then
             ranks[#ranks + 1] = word
         end
     end

@@ -1,16 +1,24 @@
 -- Apply what time has changed: delete or park expired messages, make those ready whose delay
 -- ended or whose claim expired, and delete expired claims.
---#include forget park
+--#include forget park give_back
 
-local function release_due(waiting)
-    local ended = redis.call('ZRANGEBYSCORE', waiting, '-inf', now, 'LIMIT', 0, SETTLE)
+local function end_delays()
+    local ended = redis.call('ZRANGEBYSCORE', delayed, '-inf', now, 'LIMIT', 0, SETTLE)
     if #ended > 0 then
         local by_rank = {}
         for place, rank in ipairs(ended) do
             by_rank[2 * place - 1], by_rank[2 * place] = rank, rank
         end
-        redis.call('ZREM', waiting, unpack(ended))
+        redis.call('ZREM', delayed, unpack(ended))
         redis.call('ZADD', ready, unpack(by_rank))
+    end
+    return #ended
+end
+
+local function end_holds()
+    local ended = redis.call('ZRANGEBYSCORE', claimed, '-inf', now, 'LIMIT', 0, SETTLE)
+    if #ended > 0 then
+        give_back(ended, nil, true)
     end
     return #ended
 end
@@ -22,7 +30,7 @@ local function settle()
     if #old > 0 then
         redis.call('HINCRBY', queue, 'expired', forget(park(old)))
     end
-    local begun, freed = release_due(delayed), release_due(claimed)
+    local begun, freed = end_delays(), end_holds()
     if freed > 0 then
         redis.call('HINCRBY', queue, 'released', freed)
     end
