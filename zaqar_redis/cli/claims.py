@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from cliff.show import ShowOne
 
+from zaqar_redis.cli.api import CommandFailed
 from zaqar_redis.cli.base import (
     Column,
-    CommandFailed,
     Row,
     Table,
     arg,
