@@ -337,13 +337,6 @@ def claim_ttl(value: int | None, limits: Limits) -> int:
     return limits.default_claim_ttl if value is None else value
 
 
-def claim_ttl_too_short(least: int) -> errors.BadRequest:
-    return errors.BadRequest(
-        why=f'The value of "ttl" must be at least {least} seconds in this queue, by its '
-        f'"_min_claim_ttl" (without one {CLAIM_TTL_MIN}).'
-    )
-
-
 def claim_grace(value: int | None, limits: Limits) -> int:
     within("grace", value, GRACE_MIN, limits.max_claim_grace, " seconds")
     return limits.default_claim_grace if value is None else value

@@ -13,7 +13,7 @@ import httpx
 from tests.api_schema import description
 from tests.support import servers
 from zaqar_redis import rules
-from zaqar_redis.api import schemas, subscription_schemas
+from zaqar_redis.api import metadata_schemas, subscription_schemas
 from zaqar_redis.service import subscription_options
 
 METHODS = {"get", "head", "put", "post", "patch", "delete"}
@@ -157,4 +157,4 @@ def test_every_attribute_that_counts_is_described_and_documented() -> None:
     table = text.partition("## Reserved attributes of a queue")[2].partition("\n### ")[0]
     rows = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
     documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert documented == {*schemas.ATTRIBUTES, "_flavor"}
+    assert documented == {*metadata_schemas.ATTRIBUTES, "_flavor"}

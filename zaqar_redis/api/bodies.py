@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from zaqar_redis import errors, retry_policies, rules
-from zaqar_redis.api import schemas
+from zaqar_redis.api import metadata_schemas
 from zaqar_redis.api.exchange import JSON
 from zaqar_redis.service import patches
 
@@ -64,5 +64,5 @@ def metadata_bodies(
 
     return (
         Body(kind, noun, size, default={}, ignored=ignored),
-        Body(schemas.Patches, noun, size, media_type=PATCH, ignored=ignored_of_changes),
+        Body(metadata_schemas.Patches, noun, size, media_type=PATCH, ignored=ignored_of_changes),
     )

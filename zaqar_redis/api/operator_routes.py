@@ -12,8 +12,8 @@ from msgspec import Struct
 from zaqar_redis import errors
 from zaqar_redis.api import operator_schemas as schemas
 from zaqar_redis.api import queries
-from zaqar_redis.api import schemas as docs
 from zaqar_redis.api.bodies import Body
+from zaqar_redis.api.descriptions import about
 from zaqar_redis.api.rest.administration import AdministrationHandlers
 from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHandlers
 from zaqar_redis.api.rest.quotas import QuotaHandlers
@@ -68,9 +68,9 @@ def pool_routes(handlers: InstallationHandlers) -> list[ApiRoute]:
 def _pool_routes(of: PoolHandlers) -> Iterator[ApiRoute]:
     pool = "/v2/pools/{pool}"
     body = partial(Body, noun="A pool", ignored=schemas.ignored)
-    new = body(Annotated[schemas.PoolIn, docs.about(required=["uri", "weight"])])
+    new = body(Annotated[schemas.PoolIn, about(required=["uri", "weight"])])
     one_of = [{"required": [name]} for name in schemas.PoolChangeIn.__struct_fields__]
-    change = body(Annotated[schemas.PoolChangeIn, docs.about(anyOf=one_of)])
+    change = body(Annotated[schemas.PoolChangeIn, about(anyOf=one_of)])
     page, shown, located = (
         {200: each} for each in (schemas.PoolPageOut, schemas.PoolOut, schemas.QueuePoolOut)
     )

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from zaqar_redis import rules
+from zaqar_redis.api.descriptions import about
 from zaqar_redis.api.queries import Marker, MessageLimit
-from zaqar_redis.api.schemas import Count, Document, Links, MessageOut, Path, about
+from zaqar_redis.api.schemas import Count, Document, Links, MessageOut, Path
 from zaqar_redis.keyspace.settings import unknown_options
 from zaqar_redis.pool_records import StoreShare
 from zaqar_redis.service.administration import STATES

@@ -11,7 +11,7 @@ from falcon.uri import parse_query_string
 from msgspec import Struct
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api.schemas import about
+from zaqar_redis.api.descriptions import about
 
 T = TypeVar("T", bound=Struct)
 #: API: the texts that Falcon, and so stock Zaqar, takes for booleans.

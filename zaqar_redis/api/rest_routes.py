@@ -10,9 +10,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 from msgspec import Struct
 
 from zaqar_redis import errors, rules
+from zaqar_redis.api import metadata_schemas as metadata
 from zaqar_redis.api import queries
 from zaqar_redis.api import schemas as docs
 from zaqar_redis.api.bodies import Body, metadata_bodies
+from zaqar_redis.api.descriptions import about
 from zaqar_redis.api.exchange import TEXT
 from zaqar_redis.api.operator_routes import (
     InstallationHandlers,
@@ -129,9 +131,9 @@ class _Kind(NamedTuple):
 
 _QUEUES = _Kind(
     "queue",
-    docs.Metadata,
-    docs.ATTRIBUTES,
-    docs.ShownMetadata,
+    metadata.Metadata,
+    metadata.ATTRIBUTES,
+    metadata.ShownMetadata,
     docs.ShareIn,
     queries.QueueListQuery,
     docs.QueuePageOut,
@@ -139,9 +141,9 @@ _QUEUES = _Kind(
 )
 _TOPICS = _Kind(
     "topic",
-    docs.TopicMetadata,
-    docs.TOPIC_ATTRIBUTES,
-    docs.ShownTopicMetadata,
+    metadata.TopicMetadata,
+    metadata.TOPIC_ATTRIBUTES,
+    metadata.ShownTopicMetadata,
     docs.TopicShareIn,
     queries.TopicListQuery,
     docs.TopicPageOut,
@@ -184,7 +186,7 @@ def _routes_of_messages(
 ) -> Iterator[ApiRoute]:
     """Yields those of all messages of a queue, or topic."""
     many = f"/v2/{kind.noun}s/{{{kind.noun}}}/messages"
-    document = Annotated[docs.PostIn, docs.about(required=["messages"])]
+    document = Annotated[docs.PostIn, about(required=["messages"])]
     yield post(
         many,
         post_many,

@@ -3,29 +3,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-import msgspec
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
-from zaqar_redis import metadata_rules, retry_policies, rules
+from zaqar_redis import rules
+from zaqar_redis.api.descriptions import DELAY, TTL, about
+from zaqar_redis.api.metadata_schemas import ShownMetadata, ShownTopicMetadata
 from zaqar_redis.auth import signed_urls
-
-
-def about(text: str | None = None, /, **keywords: Any) -> Meta:
-    """Returns a description, with keywords of JSON Schema.
-
-    ``limits.NAME`` stands for the operator's limit of that name, in texts too.  Nothing is checked
-    by it: `zaqar_redis.rules` does that, with errors that name the limit.
-    """
-    return Meta(description=text, extra_json_schema=keywords)
-
 
 #: API: what a purge may name; all of it without a body.
 PURGEABLE = ["messages", "subscriptions"]
 
-_TTL = {"minimum": rules.TTL_MIN, "maximum": "limits.max_message_ttl"}
-_DELAY = {"minimum": 0, "maximum": "limits.max_message_delay"}
 _CLAIM_TTL = {"minimum": 1, "maximum": "limits.max_claim_ttl"}
 _IDS = {"minItems": 1, "maxItems": "limits.max_messages_per_page"}
 _GRACE = {"minimum": rules.GRACE_MIN, "maximum": "limits.max_claim_grace"}
@@ -39,10 +28,8 @@ class BinaryIn(Struct, forbid_unknown_fields=True):
 
 class MessageIn(Struct):
     body: Annotated[Raw, about("Any JSON value.")]
-    ttl: Annotated[int | None, about("Seconds; else what the queue or service says.", **_TTL)] = (
-        None
-    )
-    delay: Annotated[int | None, about("Seconds until it can be claimed.", **_DELAY)] = None
+    ttl: Annotated[int | None, about("Seconds; else what the queue or service says.", **TTL)] = None
+    delay: Annotated[int | None, about("Seconds until it can be claimed.", **DELAY)] = None
     attributes: Annotated[
         dict[str, str | int | float | BinaryIn] | None,
         about("Strings, numbers and bytes, by name.", maxProperties=rules.ATTRIBUTES_MAX),
@@ -84,7 +71,7 @@ class ReleaseIn(Struct):
     ] = None
     delay: Annotated[
         int | None,
-        about("Seconds until they can be claimed again; else what the queue says.", **_DELAY),
+        about("Seconds until they can be claimed again; else what the queue says.", **DELAY),
     ] = None
 
 
@@ -111,184 +98,6 @@ class TopicShareIn(ShareIn, forbid_unknown_fields=True):
         about("Else its messages.", items={"enum": signed_urls.TOPIC_RESOURCES}, minItems=1),
     ] = None
 
-
-# -- metadata of queues: any object, with attributes that the service uses -
-
-
-def _attribute(kind: str, text: str, **keywords: Any) -> dict[str, Any]:
-    return {"type": [kind, "null"], "description": text, **keywords}
-
-
-_RESERVED = {
-    "_max_messages_post_size": _attribute(
-        "integer",
-        "Bytes of one post, at most.",
-        minimum=1,
-        maximum="limits.max_messages_post_size",
-        default="limits.max_messages_post_size",
-    ),
-    "_default_message_ttl": _attribute(
-        "integer",
-        "Seconds, for messages that name no TTL.",
-        **_TTL,
-        default="limits.default_message_ttl",
-    ),
-    "_default_message_delay": _attribute(
-        "integer",
-        "Seconds, for messages that name no delay.",
-        **_DELAY,
-        default="limits.default_message_delay",
-    ),
-    "_dead_letter_queue": _attribute(
-        "string",
-        "Gets messages that were claimed `_max_claim_count` times, and once more.",
-        maxLength=rules.QUEUE_NAME_MAX,
-        pattern=rules.QUEUE_NAME_PATTERN,
-    ),
-    "_dead_letter_queue_messages_ttl": _attribute(
-        "integer", "Seconds, in the dead-letter queue; else messages keep their TTL.", **_TTL
-    ),
-    "_max_claim_count": _attribute(
-        "integer",
-        "How often a message may be claimed, with a dead-letter queue; 0: any number of times.",
-        minimum=0,
-        maximum=rules.INTEGER_MAX,
-    ),
-    "_enable_encrypt_messages": _attribute(
-        "boolean", "Encrypt bodies in the store; needs a key of the operator's.", default=False
-    ),
-}
-_WINDOW = _attribute(
-    "integer",
-    "Seconds for which an `Idempotency-Key` is known at least; twice that at most.",
-    minimum=1,
-    maximum="limits.max_idempotency_window",
-)
-_HISTORY = _attribute(
-    "integer",
-    "Messages that are kept, at most: older ones are deleted.  Else as many as live.",
-    minimum=1,
-    maximum=metadata_rules.HISTORY_SIZE_MAX,
-)
-_ON_EXPIRY = _attribute(
-    "string",
-    "What happens when messages expire: an alarm, or they go to the dead-letter queue.",
-    enum=[*metadata_rules.ON_EXPIRY, None],
-)
-_POLICY_DEFAULTS = msgspec.to_builtins(retry_policies.DeliveryRetryPolicy())
-#: Of a queue, and an option of its subscriptions.
-RETRY_POLICY = _attribute(
-    "object",
-    "When an attempt to deliver to a subscriber follows another.",
-    properties={
-        name: {"type": ["integer", "null"], "minimum": 0, "maximum": most}
-        for name, most in retry_policies.BOUNDS.items()
-    }
-    | {
-        "retry_backoff_function": {"enum": [*get_args(retry_policies.BackoffFunction), None]},
-        "ignore_subscription_override": {"type": ["boolean", "null"]},
-    },
-    default=_POLICY_DEFAULTS,
-)
-_MIN_CLAIM_TTL = _attribute(
-    "integer",
-    "Seconds that a claim may last, at least.",
-    minimum=1,
-    maximum=rules.CLAIM_TTL_MIN,
-    default=rules.CLAIM_TTL_MIN,
-)
-_REDELIVERY_DELAY = {
-    "description": "Seconds until a message can be claimed again that was released, or whose claim "
-    "has ended: as a number, or by how often it was claimed.",
-    "type": ["integer", "object", "null"],
-    **_DELAY,
-    "required": ["minimum_delay"],
-    "properties": {
-        "minimum_delay": {"type": "integer", "minimum": 1, "maximum": _DELAY["maximum"]},
-        "maximum_delay": _attribute("integer", "At most.", minimum=1, maximum=_DELAY["maximum"]),
-        "backoff_function": _attribute(
-            "string",
-            "How the delay grows with each claim.",
-            enum=[*get_args(retry_policies.RedeliveryFunction), None],
-            default="fixed",
-        ),
-        "jitter": _attribute(
-            "number",
-            "Share of a delay that chance may take off.",
-            minimum=0,
-            maximum=1,
-            default=0,
-        ),
-    },
-}
-#: Those that the service uses, by name.
-ATTRIBUTES = _RESERVED | {
-    "_idempotency_window": _WINDOW,
-    "_on_expiry": _ON_EXPIRY,
-    "_retry_policy": RETRY_POLICY,
-    "_min_claim_ttl": _MIN_CLAIM_TTL,
-    "_redelivery_delay": _REDELIVERY_DELAY,
-}
-_OF_CLAIMS = (
-    *("_dead_letter_queue", "_dead_letter_queue_messages_ttl", "_max_claim_count"),
-    *("_on_expiry", "_min_claim_ttl", "_redelivery_delay"),
-)
-#: Those of topics that have an effect.
-TOPIC_ATTRIBUTES = {name: each for name, each in ATTRIBUTES.items() if name not in _OF_CLAIMS} | {
-    "_history_size": _HISTORY
-}
-
-Metadata = Annotated[
-    dict[str, Any],
-    about(
-        "Anything, and these attributes.  null is as good as absent.",
-        properties=ATTRIBUTES,
-    ),
-]
-ShownMetadata = Annotated[
-    dict[str, Any],
-    about(
-        "Reserved attributes have their defaults; those without one are there once they are set.",
-        required=[name for name, each in _RESERVED.items() if "default" in each],
-        properties={name: {"type": each["type"][0]} for name, each in _RESERVED.items()},
-    ),
-]
-TopicMetadata = Annotated[
-    dict[str, Any],
-    about(
-        "Anything, and these attributes.  null is as good as absent.",
-        properties=ATTRIBUTES | {"_history_size": _HISTORY},
-    ),
-]
-ShownTopicMetadata = Annotated[
-    dict[str, Any],
-    about(
-        "The reserved attributes have their defaults.",
-        required=metadata_rules.RESERVED_OF_TOPICS,
-        properties={name: {"type": "integer"} for name in metadata_rules.RESERVED_OF_TOPICS},
-    ),
-]
-_VALUED = {
-    "if": {"properties": {"op": {"enum": ["add", "replace"]}}},
-    "then": {"required": ["value"]},
-}
-Patches = Annotated[
-    Any,
-    about(
-        "In the path, `~1` is a slash and `~0` a tilde.",
-        type="array",
-        items={
-            "type": "object",
-            "required": ["op", "path"],
-            "properties": {
-                "op": {"enum": ["add", "replace", "remove"]},
-                "path": {"type": "string", "pattern": "^/metadata/[^/ ]+$"},
-                "value": {},
-            },
-            **_VALUED,
-        },
-    ),
-]
 
 # -- of answers ------------------------------------------------------------
 

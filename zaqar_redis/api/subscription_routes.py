@@ -8,9 +8,9 @@ from functools import partial
 from typing import Annotated
 
 from zaqar_redis import errors
-from zaqar_redis.api import schemas as docs
 from zaqar_redis.api import subscription_schemas as schemas
 from zaqar_redis.api.bodies import Body
+from zaqar_redis.api.descriptions import about
 from zaqar_redis.api.rest.subscriptions import SubscriptionHandlers
 from zaqar_redis.api.routes import ApiRoute, delete, get, patch, post, put
 from zaqar_redis.service import subscription_options
@@ -38,7 +38,7 @@ def subscription_routes(subscriptions: SubscriptionHandlers, source: str) -> Ite
     )
     one_of = [{"required": [name]} for name in schemas.SubscriptionChangeIn.__struct_fields__]
     change = Body(
-        Annotated[schemas.SubscriptionChangeIn, docs.about(anyOf=one_of)],
+        Annotated[schemas.SubscriptionChangeIn, about(anyOf=one_of)],
         "A subscription",
         texts=_TEXTS,
         ignored=_ignored,

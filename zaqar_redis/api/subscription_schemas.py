@@ -8,8 +8,10 @@ from typing import Annotated, Any, get_args
 from msgspec import UNSET, Struct, UnsetType
 
 from zaqar_redis import rules
+from zaqar_redis.api.descriptions import about
+from zaqar_redis.api.metadata_schemas import RETRY_POLICY
 from zaqar_redis.api.queries import Marker
-from zaqar_redis.api.schemas import RETRY_POLICY, Count, Document, Links, about
+from zaqar_redis.api.schemas import Count, Document, Links
 from zaqar_redis.service import subscription_options
 from zaqar_redis.service.replays import HISTORY_MAX
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api import openapi, schemas
+from zaqar_redis.api import metadata_schemas, openapi
 from zaqar_redis.api.api_key import ApiKeyChecks
 from zaqar_redis.api.console.answers import HistoryQuery, answer, asked_history, page_of
 from zaqar_redis.api.exchange import Answer, Request
@@ -71,7 +71,7 @@ class QueueListHandlers:
         #: of queues, and of topics
         self._attributes = [
             answer(openapi.with_limits(msgspec.json.encode(schema), limits))
-            for schema in (schemas.ATTRIBUTES, schemas.TOPIC_ATTRIBUTES)
+            for schema in (metadata_schemas.ATTRIBUTES, metadata_schemas.TOPIC_ATTRIBUTES)
         ]
 
     async def list_queues(self, request: Request[QueuesQuery, None]) -> Answer:

@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
+from zaqar_redis.api.metadata_schemas import Metadata
 from zaqar_redis.api.queries import MessageDeleteQuery
 from zaqar_redis.api.schemas import (
     PURGEABLE,
     AttributesOut,
     ClaimIn,
     Document,
-    Metadata,
     PostIn,
     PurgeIn,
     ReleaseIn,

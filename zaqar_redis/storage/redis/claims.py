@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zaqar_redis import clock, rules
+from zaqar_redis import clock
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
@@ -101,7 +101,7 @@ class RedisClaims(RedisResource):
             grace=grace,
         )
         if outcome == b"short":
-            raise rules.claim_ttl_too_short(renewed[0])
+            raise dead_letters.claim_ttl_too_short(renewed[0])
         return _ids(renewed) if outcome == b"renewed" else None
 
     @verb

@@ -68,7 +68,7 @@ def take(
         now, epoch, *answer = yield call
         if epoch is None:
             if answer:
-                raise rules.claim_ttl_too_short(answer[0])
+                raise claim_ttl_too_short(answer[0])
             return (), None
         again, next_visible_ms, flat, *dead = answer
         moved += yield from _move(dead_letter, project, queue, now, epoch, dead, dead_letter_claim)
@@ -78,6 +78,13 @@ def take(
             break
     yield _DEFER(keys.of_queue(project, queue), now=given_now)
     return (), 0
+
+
+def claim_ttl_too_short(least: int) -> errors.BadRequest:
+    return errors.BadRequest(
+        why=f'The value of "ttl" must be at least {least} seconds in this queue, by its '
+        f'"_min_claim_ttl" (without one {rules.CLAIM_TTL_MIN}).'
+    )
 
 
 def move_exhausted(
