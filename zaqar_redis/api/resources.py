@@ -152,14 +152,18 @@ class RequestMiddleware:
         route = resource.routes.get(req.method) if isinstance(resource, RouteResource) else None
         request: AsgiRequest | None = getattr(req.context, "request", None)
         status, request_id = resp.status_code, resp.get_header(REQUEST_ID) or ""
+        if request is not None:  # first: whatever fails below, it does not count any more
+            self._checks.release(request)
         if self._logs:
             seconds = (perf_counter_ns() - req.context.began) / 1e9
             about: Any = {"peer": access_log.peer_of(req.scope.get("client")), "request": request}
             access_log.write(req.method, req.path, status, seconds, **about, request_id=request_id)
-        if request is not None:
-            self._checks.release(request)
-            if route is not None and (request.is_foreign or self._audit.covers(route.action)):
-                self._audit.record(route.action, req.method, request, status, request_id)
+        if (
+            request is not None
+            and route is not None
+            and (request.is_foreign or self._audit.covers(route.action))
+        ):
+            self._audit.record(route.action, req.method, request, status, request_id)
         if self._measures:
             # Others may have any method and path, each of which would be a row.
             labels = (route.method, route.path) if route is not None else ("other", "other")

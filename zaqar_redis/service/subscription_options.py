@@ -117,7 +117,7 @@ def parse_stored(options: Mapping[str, Any]) -> SubscriptionOptions:
         return parse(options)
     given = {name: value for name, value in options.items() if value is not None}
     readable: dict[str, Any] = {}
-    for name in sorted(NAMES & given.keys(), key=_DECISIVE.__contains__, reverse=True):
+    for name in sorted(NAMES & given.keys(), key=lambda name: (name not in _DECISIVE, name)):
         try:
             parse(readable | {name: given[name]})
         except errors.BadRequest:

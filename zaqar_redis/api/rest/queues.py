@@ -13,6 +13,7 @@ from zaqar_redis.api.schemas import PurgeIn, ShareIn
 from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
+from zaqar_redis.records import Stats
 from zaqar_redis.service import patches
 from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.subscriptions import SubscriptionService
@@ -22,7 +23,7 @@ _SIGNED = {
     ("messages", "GET"): ("messages:get_all", "messages:get"),
     ("messages", "POST"): ("messages:create",),
     ("messages", "DELETE"): ("messages:delete", "messages:delete_all"),
-    ("claims", "POST"): ("claims:create",),
+    ("claims", "POST"): ("claims:create", "claims:delete"),
     ("claims", "GET"): ("claims:get",),
     ("claims", "PATCH"): ("claims:update",),
     ("claims", "DELETE"): ("claims:delete",),
@@ -55,6 +56,8 @@ class QueueHandlers(ComposedVerbs):
         that nobody takes it for deleted.  `partial` shows the others, and names.
         """
         project, query = request.project, request.query
+        if query.with_stats:
+            self._policy.authorize(request.identity, "queues:stats", project, "")
         page = yield self._queues.list(
             project,
             query.marker or "",
@@ -67,10 +70,10 @@ class QueueHandlers(ComposedVerbs):
         shown = [self._queues.shown(queue.name, queue.metadata) for queue in page.items]
         stats = {}
         if query.with_stats:
-            self._policy.authorize(request.identity, "queues:stats", project, "")
             names = [queue.name for queue in page.items if not queue.unavailable]
-            found = yield [self._queues.stats(project, name) for name in names]
-            stats = dict(zip(names, found, strict=True))
+            read = self._stats_if_available if query.partial else self._queues.stats
+            found = yield [read(project, name) for name in names]
+            stats = {name: each for name, each in zip(names, found, strict=True) if each}
         links = documents.next_link(request.path, query, page.marker)
         return Answer(
             documents.queue_page(
@@ -82,6 +85,14 @@ class QueueHandlers(ComposedVerbs):
                 partial=bool(query.partial),
             )
         )
+
+    @verb
+    def _stats_if_available(self, project: str, queue: str) -> Steps[Stats | None]:
+        try:
+            found: Stats = yield self._queues.stats(project, queue)
+        except errors.Unavailable:  # since the listing
+            return None
+        return found
 
     @verb
     def create(self, request: Request[None, dict[str, Any]], queue: str) -> Steps[Answer]:
