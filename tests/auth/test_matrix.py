@@ -136,6 +136,6 @@ def _names_nothing(route: ApiRoute) -> bool:
         return route.method in ("GET", "PATCH")
     if route.path.endswith("{subscription}"):
         return route.method == "GET"  # a change needs a document that says something
-    if route.path.endswith(("/replay", "/test")):
+    if route.path.endswith(("/replay", "/test", "/release")):
         return True
     return route.path in ("/api/{method}", "/console/{name}")
