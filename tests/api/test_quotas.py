@@ -13,17 +13,12 @@ import httpx
 import pytest
 
 from tests.api.client import ZaqarTestClient, refused
-from tests.support import servers
-from tests.support.backends import Backend
+from tests.support import fixtures, servers
 
 UNLIMITED = {"requests": -1, "queues": -1, "messages": -1, "bytes": -1, "sockets": -1}
 
 
-@pytest.fixture(scope="module")
-def running(redis_server: Backend) -> Iterator[servers.RunningService]:
-    options: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
-    with servers.service(redis_server.uri, workers=2, options=options) as service:
-        yield service
+running = fixtures.service({"DEFAULT": {"admin_mode": True}}, workers=2)
 
 
 @pytest.fixture
@@ -166,15 +161,13 @@ def test_project_sees_its_own_quota_and_no_other(api: ZaqarTestClient) -> None:
     assert api.get("/quotas").status_code == 404
 
 
-@pytest.fixture(scope="module")
-def small_service(redis_server: Backend) -> Iterator[servers.RunningService]:
-    """A service with a small quota for every project."""
-    options: dict[str, dict[str, object]] = {
+#: A service with a small quota for every project.
+small_service = fixtures.service(
+    {
         "DEFAULT": {"admin_mode": True},
         "quota": {"queues": 2, "messages": 3},
     }
-    with servers.service(redis_server.uri, options=options) as service:
-        yield service
+)
 
 
 @pytest.fixture

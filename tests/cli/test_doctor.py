@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import servers
+from tests.support import fixtures, servers
 from tests.support.command_line import CommandLine
 from tests.support.redis_cluster import redis_cluster
 from tests.support.stores import PATIENT
@@ -25,10 +25,7 @@ from zaqar_redis.storage.redis.histories import RedisHistories
 _GOOD = {"appendonly": "yes", "maxmemory": "1gb", "maxmemory-policy": "noeviction"}
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[servers.RedisServer]:
-    with servers.redis_server() as found:
-        yield found
+server = fixtures.redis()
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.keystone.receivers import TokenReceiver
-from tests.support import servers
+from tests.support import fixtures, servers
 from tests.support.keystone import RunningKeystone
 from tests.support.keystone import keystone as running_keystone
 from tests.support.tiers import in_gate
@@ -32,18 +32,12 @@ def keystone() -> Iterator[RunningKeystone]:
         yield running
 
 
-@pytest.fixture(scope="session")
-def own_store() -> Iterator[servers.RedisServer]:
-    """Of the services beside Keystone: their pools are not those of other tests."""
-    with servers.redis_server() as server:
-        yield server
+#: Of the services beside Keystone: their pools are not those of other tests.
+own_store = fixtures.redis("session")
 
 
-@pytest.fixture(scope="session")
-def pool_store() -> Iterator[servers.RedisServer]:
-    """A store that no service has used as its own."""
-    with servers.redis_server() as server:
-        yield server
+#: A store that no service has used as its own.
+pool_store = fixtures.redis("session")
 
 
 def options_of_service(keystone: RunningKeystone, **more: object) -> dict[str, dict[str, object]]:

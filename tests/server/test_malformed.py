@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
-from tests.support import servers
-from tests.support.backends import Backend
+from tests.support import fixtures, servers
 from tests.support.raw_http import RawConnection, request
 
 _REQUEST = request("GET", "/v2/ping")
@@ -17,11 +15,7 @@ _REQUEST = request("GET", "/v2/ping")
 _TLS = bytes.fromhex("16030100c2010000be0303")
 
 
-@pytest.fixture(scope="module")
-def service(redis_server: Backend) -> Iterator[servers.RunningService]:
-    options = {"server": {"request_timeout": "5", "max_connections": "1"}}
-    with servers.service(redis_server.uri, options=options) as made:
-        yield made
+service = fixtures.service({"server": {"request_timeout": "5", "max_connections": "1"}})
 
 
 def _refused(connection: RawConnection, status: int, *words: str) -> None:
