@@ -14,6 +14,7 @@ import pytest
 
 from tests.api.client import ZaqarTestClient, refused
 from tests.support import fixtures, servers
+from tests.support.servers import RunningService
 
 UNLIMITED = {"requests": -1, "queues": -1, "messages": -1, "bytes": -1, "sockets": -1}
 
@@ -22,9 +23,7 @@ running = fixtures.service({"DEFAULT": {"admin_mode": True}}, workers=2)
 
 
 @pytest.fixture
-def limited(
-    running: servers.RunningService, http: httpx.Client, project: str
-) -> Iterator[ZaqarTestClient]:
+def limited(running: RunningService, http: httpx.Client, project: str) -> Iterator[ZaqarTestClient]:
     """A client of a project whose quotas the test sets."""
     client = ZaqarTestClient(http, running.url, project)
     yield client
@@ -133,7 +132,7 @@ def test_request_beyond_the_rate_gets_429_and_changes_nothing(limited: ZaqarTest
     assert operator(limited).get("/queues/q").status_code == 200
 
 
-def test_two_workers_share_the_rate(running: servers.RunningService, project: str) -> None:
+def test_two_workers_share_the_rate(running: RunningService, project: str) -> None:
     rate = 8
     with contextlib.ExitStack() as stack:
         # Each has one connection, to one of the workers.
@@ -171,9 +170,7 @@ small_service = fixtures.service(
 
 
 @pytest.fixture
-def small(
-    http: httpx.Client, small_service: servers.RunningService, project: str
-) -> ZaqarTestClient:
+def small(http: httpx.Client, small_service: RunningService, project: str) -> ZaqarTestClient:
     return ZaqarTestClient(http, small_service.url, project)
 
 

@@ -122,7 +122,7 @@ def test_schemes_are_read_in_any_case(client: KeyClient, member: IssuedKey) -> N
     ],
 )
 def test_malformed_and_wrong_credentials_are_refused(
-    client: KeyClient, operator: KeyOperator, member: IssuedKey, wrong: str
+    client: KeyClient, member: IssuedKey, wrong: str
 ) -> None:
     value = wrong.format(id=member.id.removeprefix("zk_"), secret=member.secret)
     answer = client.list(None, headers={"Authorization": value.encode("latin-1")})

@@ -14,6 +14,7 @@ import pytest
 from tests.server.exchanges import kept, post, wait_until_read
 from tests.support import servers
 from tests.support.raw_http import RawConnection, request
+from tests.support.servers import RedisServer, RunningService
 from tests.support.ways import ASGI, HOT, WAYS
 
 #: No request times out while the store is paused.
@@ -24,7 +25,7 @@ _PATIENT: dict[str, dict[str, object]] = {
 
 
 @contextlib.contextmanager
-def paused(redis: servers.RedisServer) -> Iterator[None]:
+def paused(redis: RedisServer) -> Iterator[None]:
     redis.signal(signal.SIGSTOP)
     try:
         yield
@@ -32,13 +33,13 @@ def paused(redis: servers.RedisServer) -> Iterator[None]:
         redis.signal(signal.SIGCONT)
 
 
-def bodies(service: servers.RunningService, project: str) -> list[Any]:
+def bodies(service: RunningService, project: str) -> list[Any]:
     with RawConnection(service.port) as connection:
         return kept(connection, project)
 
 
 def test_stop_closes_idle_connections_and_answers_requests_in_progress(
-    server: servers.RedisServer, project: str
+    server: RedisServer, project: str
 ) -> None:
     """Redis is paused when the stop begins, and goes on when idle connections are closed."""
     sent = {"hot": [HOT], "asgi": [ASGI], "pipeline": [HOT, ASGI, HOT, HOT]}
@@ -71,7 +72,7 @@ def test_stop_closes_idle_connections_and_answers_requests_in_progress(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_client_that_leaves_while_its_request_waits_for_the_store_harms_nobody(
-    server: servers.RedisServer, project: str, way: str
+    server: RedisServer, project: str, way: str
 ) -> None:
     with servers.service(server.uri, options=_PATIENT) as service:
         assert bodies(service, project) == []
@@ -89,9 +90,7 @@ def test_client_that_leaves_while_its_request_waits_for_the_store_harms_nobody(
         assert bodies(service, project) in (["stayed"], ["left", "stayed"])
 
 
-def test_long_poll_whose_client_leaves_takes_no_message(
-    server: servers.RedisServer, project: str
-) -> None:
+def test_long_poll_whose_client_leaves_takes_no_message(server: RedisServer, project: str) -> None:
     wait = request("POST", "/v2/queues/q/claims?wait=30", project)
     # One request may wait: another may once the service has noticed that this one left.
     with servers.service(server.uri, options={"transport": {"max_waiting": 1}}) as service:
@@ -110,9 +109,7 @@ def test_long_poll_whose_client_leaves_takes_no_message(
             assert connection.ask(request("POST", "/v2/queues/q/claims", project)).status == 201
 
 
-def test_stop_waits_for_a_call_of_the_server_api_whose_client_has_left(
-    server: servers.RedisServer,
-) -> None:
+def test_stop_waits_for_a_call_of_the_server_api_whose_client_has_left(server: RedisServer) -> None:
     """The second publication is sent to Redis when the first was answered."""
     channels = {"api_key": "k", "history_size": 10, "history_ttl": 600}
     options = {**_PATIENT, "channels": channels}

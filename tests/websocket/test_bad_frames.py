@@ -205,7 +205,7 @@ def test_message_of_more_than_64_kib_closes_the_socket(text_peer: ApiPeer, size:
     assert text_peer.expect_close()[0] == 1009
 
 
-def test_page_of_another_origin_is_refused(service: servers.RunningService, project: str) -> None:
+def test_page_of_another_origin_is_refused(service: servers.RunningService) -> None:
     url = f"ws://127.0.0.1:{service.port}/v2/ws"
     with pytest.raises(InvalidStatus) as refused:
         connect(url, proxy=None, origin=Origin("http://evil.example.org")).close()
