@@ -19,7 +19,7 @@ import pytest
 from httpx._transports import default as httpx_transports
 from hypothesis import settings
 
-from tests.support import backends, scheduling, servers, spark_classes, tiers
+from tests.support import backends, fixtures, scheduling, servers, spark_classes, tiers
 from tests.support.collector import Collector
 from tests.support.completeness import Completeness
 from zaqar_redis.keyspace import outages
@@ -138,11 +138,8 @@ def runner() -> Iterator[asyncio.Runner]:
         yield runner
 
 
-@pytest.fixture
-def server() -> Iterator[servers.RedisServer]:
-    """A Redis that a test may stop, flush and kill."""
-    with servers.redis_server() as own:
-        yield own
+#: A Redis that a test may stop, flush and kill.
+server = fixtures.redis("function")
 
 
 @pytest.fixture(autouse=True)

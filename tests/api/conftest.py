@@ -13,7 +13,7 @@ import pytest
 
 from tests.api.client import ZaqarTestClient
 from tests.api.round_trips import CountedStore
-from tests.support import servers
+from tests.support import fixtures, servers
 from tests.support.backends import Backend
 from tests.support.tiers import in_gate
 from tests.support.ways import HOT, WAYS
@@ -55,16 +55,15 @@ def other(api: ZaqarTestClient) -> ZaqarTestClient:
     return api.another_client()
 
 
-@pytest.fixture(scope="session")
-def rich_service(redis_server: Backend) -> Iterator[servers.RunningService]:
-    """A service with every optional feature enabled."""
-    options: dict[str, dict[str, object]] = {
+#: A service with every optional feature enabled.
+rich_service = fixtures.service(
+    {
         "DEFAULT": {"admin_mode": True, "enable_checksum": True},
         "transport": {"message_encryption_key": "a key for tests", "client_id_uuid_safe": "off"},
         "signed_url": {"secret_key": "a secret for tests"},
-    }
-    with servers.service(redis_server.uri, options=options) as running:
-        yield running
+    },
+    scope="session",
+)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import pytest
 from redis.crc import key_slot
 
 from tests.api.client import ZaqarTestClient, refused
-from tests.support import servers
+from tests.support import fixtures, servers
 from tests.support.backends import Backend
 from tests.support.stores import PATIENT_OPTIONS, ContractStore
 from zaqar_redis import errors
@@ -155,11 +155,8 @@ def test_verbs_agree_on_the_time_whoever_calls_them(
     assert store.renew(claim, 60)
 
 
-@pytest.fixture(scope="module")
-def lone_redis() -> Iterator[servers.RedisServer]:
-    """A Redis that may be stopped and reconfigured."""
-    with servers.redis_server() as server:
-        yield server
+#: A Redis that may be stopped and reconfigured.
+lone_redis = fixtures.redis()
 
 
 @pytest.fixture(scope="module")

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from tests.api.client import ZaqarTestClient, refused
-from tests.support import servers
-from tests.support.backends import Backend
+from tests.support import fixtures, servers
 
 
 def test_retry_gets_the_first_response(api: ZaqarTestClient) -> None:
@@ -95,29 +93,24 @@ def test_any_printable_text_is_an_idempotency_key(api: ZaqarTestClient, key: str
     assert api.bodies("q") == [1]
 
 
-def test_concurrent_retries_post_once(api: ZaqarTestClient) -> None:
-    async def all_at_once() -> list[httpx.Response]:
-        headers = {"Client-ID": api.client, "X-Project-ID": api.project, "Idempotency-Key": "once"}
-        async with httpx.AsyncClient(headers=headers, timeout=30) as http:
-            posts = (
-                http.post(f"{api.url}/v2/queues/q/messages", json={"messages": [{"body": 1}]})
-                for _ in range(20)
-            )
-            return await asyncio.gather(*posts)
-
-    answers = asyncio.run(all_at_once())
+async def test_concurrent_retries_post_once(api: ZaqarTestClient) -> None:
+    headers = {"Client-ID": api.client, "X-Project-ID": api.project, "Idempotency-Key": "once"}
+    async with httpx.AsyncClient(headers=headers, timeout=30) as http:
+        posts = (
+            http.post(f"{api.url}/v2/queues/q/messages", json={"messages": [{"body": 1}]})
+            for _ in range(20)
+        )
+        answers = await asyncio.gather(*posts)
     assert {answer.status_code for answer in answers} == {201}
     assert len({answer.text for answer in answers}) == 1
     assert sum("Idempotency-Replayed" in answer.headers for answer in answers) == 19
     assert api.bodies("q") == [1]
 
 
-@pytest.fixture(scope="module")
-def forgetful(redis_server: Backend) -> Iterator[servers.RunningService]:
-    """A service with an idempotency window of one second."""
-    options = {"transport": {"idempotency_window": 1, "max_idempotency_window": 100}}
-    with servers.service(redis_server.uri, options=options) as running:
-        yield running
+#: A service with an idempotency window of one second.
+forgetful = fixtures.service(
+    {"transport": {"idempotency_window": 1, "max_idempotency_window": 100}}
+)
 
 
 def _wait_until_forgotten(api: ZaqarTestClient, queue: str) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import http_sf
@@ -11,8 +10,7 @@ import httpx
 import pytest
 
 from tests.api.client import PATCH, ZaqarTestClient
-from tests.support import servers
-from tests.support.backends import Backend
+from tests.support import fixtures, servers
 
 _CLAIM = "/queues/q/claims/0123456789abcdef0123456789abcdef"
 _SUBSCRIPTIONS = "/queues/q/subscriptions"
@@ -51,10 +49,7 @@ MISSPELT: dict[str, tuple[str, str, object, list[str]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def strict_service(redis_server: Backend) -> Iterator[servers.RunningService]:
-    with servers.service(redis_server.uri, options={"api": {"strict": True}}) as running:
-        yield running
+strict_service = fixtures.service({"api": {"strict": True}})
 
 
 @pytest.fixture

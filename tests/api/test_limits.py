@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 
 from tests.api.client import ZaqarTestClient, refused
-from tests.support import servers
-from tests.support.backends import Backend
+from tests.support import fixtures, servers
 
 OPTIONS: dict[str, dict[str, object]] = {
     "transport": {
@@ -34,10 +31,7 @@ OPTIONS: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def small_service(redis_server: Backend) -> Iterator[servers.RunningService]:
-    with servers.service(redis_server.uri, options=OPTIONS) as running:
-        yield running
+small_service = fixtures.service(OPTIONS)
 
 
 @pytest.fixture

@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from tests.api.client import ZaqarTestClient, refused
-from tests.support import servers
-from tests.support.backends import Backend
+from tests.support import fixtures, servers
 
 
 def test_get_message(api: ZaqarTestClient) -> None:
@@ -192,12 +190,8 @@ def test_number_to_pop_is_limited(api: ZaqarTestClient, number: int, status: int
         assert len(answer.json()["messages"]) == number
 
 
-@pytest.fixture(scope="module")
-def strict_service(redis_server: Backend) -> Iterator[servers.RunningService]:
-    """A service where bulk deletion must name the claims."""
-    options = {"transport": {"message_delete_with_claim_id": True}}
-    with servers.service(redis_server.uri, options=options) as running:
-        yield running
+#: A service where bulk deletion must name the claims.
+strict_service = fixtures.service({"transport": {"message_delete_with_claim_id": True}})
 
 
 @pytest.fixture

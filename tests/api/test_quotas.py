@@ -13,23 +13,17 @@ import httpx
 import pytest
 
 from tests.api.client import ZaqarTestClient, refused
-from tests.support import servers
-from tests.support.backends import Backend
+from tests.support import fixtures, servers
+from tests.support.servers import RunningService
 
 UNLIMITED = {"requests": -1, "queues": -1, "messages": -1, "bytes": -1, "sockets": -1}
 
 
-@pytest.fixture(scope="module")
-def running(redis_server: Backend) -> Iterator[servers.RunningService]:
-    options: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
-    with servers.service(redis_server.uri, workers=2, options=options) as service:
-        yield service
+running = fixtures.service({"DEFAULT": {"admin_mode": True}}, workers=2)
 
 
 @pytest.fixture
-def limited(
-    running: servers.RunningService, http: httpx.Client, project: str
-) -> Iterator[ZaqarTestClient]:
+def limited(running: RunningService, http: httpx.Client, project: str) -> Iterator[ZaqarTestClient]:
     """A client of a project whose quotas the test sets."""
     client = ZaqarTestClient(http, running.url, project)
     yield client
@@ -138,7 +132,7 @@ def test_request_beyond_the_rate_gets_429_and_changes_nothing(limited: ZaqarTest
     assert operator(limited).get("/queues/q").status_code == 200
 
 
-def test_two_workers_share_the_rate(running: servers.RunningService, project: str) -> None:
+def test_two_workers_share_the_rate(running: RunningService, project: str) -> None:
     rate = 8
     with contextlib.ExitStack() as stack:
         # Each has one connection, to one of the workers.
@@ -166,21 +160,17 @@ def test_project_sees_its_own_quota_and_no_other(api: ZaqarTestClient) -> None:
     assert api.get("/quotas").status_code == 404
 
 
-@pytest.fixture(scope="module")
-def small_service(redis_server: Backend) -> Iterator[servers.RunningService]:
-    """A service with a small quota for every project."""
-    options: dict[str, dict[str, object]] = {
+#: A service with a small quota for every project.
+small_service = fixtures.service(
+    {
         "DEFAULT": {"admin_mode": True},
         "quota": {"queues": 2, "messages": 3},
     }
-    with servers.service(redis_server.uri, options=options) as service:
-        yield service
+)
 
 
 @pytest.fixture
-def small(
-    http: httpx.Client, small_service: servers.RunningService, project: str
-) -> ZaqarTestClient:
+def small(http: httpx.Client, small_service: RunningService, project: str) -> ZaqarTestClient:
     return ZaqarTestClient(http, small_service.url, project)
 
 

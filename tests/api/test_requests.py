@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from tests.api.client import ZaqarTestClient, refused
-from tests.support import servers
-from tests.support.backends import Backend
+from tests.support import fixtures, servers
 
 
 def _bare(api: ZaqarTestClient, headers: dict[str, str], path: str = "/queues") -> httpx.Response:
@@ -47,16 +45,14 @@ def test_every_spelling_of_a_uuid_identifies_the_same_client(
     assert same.bodies("q") == ["mine"]
 
 
-def test_project_is_required(api: ZaqarTestClient) -> None:
-    answer = _bare(api, {"Client-ID": api.client})
+@pytest.mark.parametrize(
+    ("project", "title"),
+    [({}, "Project-Id Missing"), ({"X-Project-ID": ""}, "Empty project header not allowed")],
+)
+def test_project_is_required(api: ZaqarTestClient, project: dict[str, str], title: str) -> None:
+    answer = _bare(api, {"Client-ID": api.client, **project})
     refused(answer, 400, "X-Project-ID")
-    assert answer.json()["title"] == "Project-Id Missing"
-
-
-def test_project_may_not_be_empty(api: ZaqarTestClient) -> None:
-    answer = _bare(api, {"Client-ID": api.client, "X-Project-ID": ""})
-    refused(answer, 400, "X-Project-ID")
-    assert answer.json()["title"] == "Empty project header not allowed"
+    assert answer.json()["title"] == title
 
 
 @pytest.mark.parametrize(("length", "status"), [(255, 200), (256, 200), (257, 400)])
@@ -183,16 +179,12 @@ def test_errors_are_json_documents(api: ZaqarTestClient) -> None:
     assert answer.json()["title"] == "Invalid parameter"
 
 
-@pytest.mark.parametrize("text", ["true", "True", "t", "yes", "y", "1", "on"])
-def test_spellings_of_true(api: ZaqarTestClient, text: str) -> None:
+def test_spellings_of_booleans(api: ZaqarTestClient) -> None:
     api.send("q", 1)
-    assert api.bodies("q", echo=text) == [1]
-
-
-@pytest.mark.parametrize("text", ["false", "False", "f", "no", "n", "0", "off", ""])
-def test_spellings_of_false(api: ZaqarTestClient, text: str) -> None:
-    api.send("q", 1)
-    assert api.bodies("q", echo=text) == []
+    for text in ("true", "True", "t", "yes", "y", "1", "on"):
+        assert (text, api.bodies("q", echo=text)) == (text, [1])
+    for text in ("false", "False", "f", "no", "n", "0", "off", ""):
+        assert (text, api.bodies("q", echo=text)) == (text, [])
 
 
 @pytest.mark.parametrize("text", ["TRUE", "None", "x", "2"])
@@ -218,12 +210,8 @@ def test_unknown_parameters_are_ignored(api: ZaqarTestClient) -> None:
     assert api.bodies("q", colour="blue") == [1]
 
 
-@pytest.fixture(scope="module")
-def lax(redis_server: Backend) -> Iterator[servers.RunningService]:
-    """A service that accepts client ids that are no UUIDs, with stock's length limits."""
-    options = {"transport": {"client_id_uuid_safe": "off"}}
-    with servers.service(redis_server.uri, options=options) as running:
-        yield running
+#: A service that accepts client ids that are no UUIDs, with stock's length limits.
+lax = fixtures.service({"transport": {"client_id_uuid_safe": "off"}})
 
 
 @pytest.mark.parametrize(

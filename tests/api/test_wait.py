@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from tests.api.client import ZaqarTestClient, refused
-from tests.support import servers
+from tests.support import fixtures, servers
 from tests.support.backends import Backend, subscribers
 from tests.support.stores import PATIENT
 from zaqar_redis import clock
@@ -33,11 +33,8 @@ def threads() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-@pytest.fixture(scope="module")
-def patient(redis_server: Backend) -> Iterator[servers.RunningService]:
-    """A service with a longer maximum wait than the tests and their clients."""
-    with servers.service(redis_server.uri, options={"transport": {"max_wait": 300}}) as running:
-        yield running
+#: A service with a longer maximum wait than the tests and their clients.
+patient = fixtures.service({"transport": {"max_wait": 300}})
 
 
 @pytest.fixture
@@ -216,12 +213,8 @@ def test_wait_must_be_a_number(api: ZaqarTestClient, wait: str) -> None:
     refused(api.list("q", wait=wait), 400, "wait")
 
 
-@pytest.fixture(scope="module")
-def narrow(redis_server: Backend) -> Iterator[servers.RunningService]:
-    """A service where one request may wait, longer than the tests."""
-    options = {"transport": {"max_waiting": 1, "max_wait": 300}}
-    with servers.service(redis_server.uri, options=options) as running:
-        yield running
+#: A service where one request may wait, longer than the tests.
+narrow = fixtures.service({"transport": {"max_waiting": 1, "max_wait": 300}})
 
 
 def test_wait_over_max_waiting_answers_503(

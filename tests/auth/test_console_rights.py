@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from typing import Any
 
@@ -48,20 +47,19 @@ def test_holder_of_the_key_sees_stores_and_nodes(
     assert found["nodes"]
 
 
-def test_member_sees_that_a_store_is_away_and_that_its_queues_were_not_read(
+async def test_member_sees_that_a_store_is_away_and_that_its_queues_were_not_read(
     provider: OpenIdProvider, project: str
 ) -> None:
-    async def create_in_pool(uri: str, pool: str) -> None:
-        driver = pools.create(uri, uri, PATIENT_OPTIONS)
-        await driver.start()
-        await driver.queues.create(project, "near", {})
-        await driver.control.pools.put(Pool(name="p1", uri=pool, weight=100), canonical=pool)
-        await driver.queues.create(project, "far", {})
-        await driver.close()
-
     options = openid.options(provider) | {"channels": {"api_key": API_KEY}}
     with servers.redis_server() as redis, servers.redis_server() as lost:
-        asyncio.run(create_in_pool(redis.uri, lost.uri))
+        driver = pools.create(redis.uri, redis.uri, PATIENT_OPTIONS)
+        await driver.start()
+        await driver.queues.create(project, "near", {})
+        await driver.control.pools.put(
+            Pool(name="p1", uri=lost.uri, weight=100), canonical=lost.uri
+        )
+        await driver.queues.create(project, "far", {})
+        await driver.close()
         lost.signal(signal.SIGKILL)
         with servers.service(redis.uri, options=options) as service:
             member = bearer(provider, "member", project=project)

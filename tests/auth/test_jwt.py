@@ -294,15 +294,12 @@ def test_identity_is_remembered_until_its_token_expires_or_five_minutes(
     assert low <= seconds <= high
 
 
-def test_many_cold_tokens_cause_one_fetch(provider: OpenIdProvider) -> None:
-    async def scenario() -> None:
-        found = strategy(provider)
-        await asyncio.gather(
-            *(identify(found, provider.token(sub=f"user {number}")) for number in range(50))
-        )
-
+async def test_many_cold_tokens_cause_one_fetch(provider: OpenIdProvider) -> None:
     before = provider.requests.get("/jwks_uri", 0)
-    asyncio.run(scenario())
+    found = strategy(provider)
+    await asyncio.gather(
+        *(identify(found, provider.token(sub=f"user {number}")) for number in range(50))
+    )
     assert provider.requests["/jwks_uri"] == before + 1
 
 

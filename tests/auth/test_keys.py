@@ -23,7 +23,7 @@ from tests.auth.key_clients import (
     key_operator,
     sign,
 )
-from tests.support import servers
+from tests.support import fixtures, servers
 from tests.support.backends import Backend
 from tests.support.clock import running_clock
 from tests.support.tiers import in_gate
@@ -34,11 +34,8 @@ from zaqar_redis.auth.signed_urls import UrlSigner
 _PROMISED = 5.0
 
 
-@pytest.fixture(scope="module")
-def guarded(redis_server: Backend) -> Iterator[servers.RunningService]:
-    """A service of one worker, so that its state is that of the tests."""
-    with servers.service(redis_server.uri, options=OPTIONS) as running:
-        yield running
+#: A service of one worker, so that its state is that of the tests.
+guarded = fixtures.service(OPTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +122,7 @@ def test_schemes_are_read_in_any_case(client: KeyClient, member: IssuedKey) -> N
     ],
 )
 def test_malformed_and_wrong_credentials_are_refused(
-    client: KeyClient, operator: KeyOperator, member: IssuedKey, wrong: str
+    client: KeyClient, member: IssuedKey, wrong: str
 ) -> None:
     value = wrong.format(id=member.id.removeprefix("zk_"), secret=member.secret)
     answer = client.list(None, headers={"Authorization": value.encode("latin-1")})
@@ -568,10 +565,7 @@ def test_unavailable_store_of_keys_is_no_wrong_key(redis_server: Backend) -> Non
             assert client.send(signed_post(client, key)).status_code == 503
 
 
-@pytest.fixture(scope="module")
-def two_workers(redis_server: Backend) -> Iterator[servers.RunningService]:
-    with servers.service(redis_server.uri, workers=2, options=OPTIONS) as running:
-        yield running
+two_workers = fixtures.service(OPTIONS, workers=2)
 
 
 def clients_of_each_worker(

@@ -45,7 +45,7 @@ def test_line_about_a_request_has_its_context(tmp_path: Path, project: str, way:
     assert failed["name"].startswith("zaqar_redis.")
 
 
-def test_options_of_oslo_log_are_known_only_with_it(tmp_path: Path) -> None:
+def test_options_of_oslo_log_are_known_only_with_it() -> None:
     options: dict[str, dict[str, object]] = {"DEFAULT": {"use_json": True}}
     with (
         servers.redis_server() as redis,

@@ -83,68 +83,61 @@ class _Moves:
         self._thread.join()
 
 
-def test_commands_of_a_queue_keep_their_order_while_its_slot_moves(cluster: RedisCluster) -> None:
-    async def scenario() -> None:
-        async with numbered_queue(cluster.uri, "moving") as queue:
-            await queue.post()
-            with _Moves(cluster, "moving") as moves:
-                while moves.count < 6:
-                    # They leave in one write; none waits for the one before.
-                    await asyncio.gather(*(queue.post() for _ in range(20)))
-                    await asyncio.sleep(0.005)
-            assert queue.acknowledged == list(range(len(queue.acknowledged)))
-            assert await queue.found() == queue.acknowledged
-
-    asyncio.run(scenario())
-
-
-def test_commands_of_a_queue_keep_their_order_while_the_slots_are_read_again(
+async def test_commands_of_a_queue_keep_their_order_while_its_slot_moves(
     cluster: RedisCluster,
 ) -> None:
-    async def scenario() -> None:
-        async with numbered_queue(cluster.uri, "reread") as queue:
-            other = queue.beside("other")
-            assert await queue.post()
-            assert await other.post()
-            with _Moves(cluster, "reread", "other") as moves:
-                posts = []
-                while moves.count < 4:
-                    # Some are always without a reply, also while the client learns of a move.
-                    posts += [asyncio.ensure_future(queue.post()) for _ in range(3)]
-                    posts.append(asyncio.ensure_future(other.post()))
-                    await asyncio.sleep(0.001)
-                assert all(await asyncio.gather(*posts))
-            assert await queue.found() == sorted(queue.acknowledged)
-
-    asyncio.run(scenario())
+    async with numbered_queue(cluster.uri, "moving") as queue:
+        await queue.post()
+        with _Moves(cluster, "moving") as moves:
+            while moves.count < 6:
+                # They leave in one write; none waits for the one before.
+                await asyncio.gather(*(queue.post() for _ in range(20)))
+                await asyncio.sleep(0.005)
+        assert queue.acknowledged == list(range(len(queue.acknowledged)))
+        assert await queue.found() == queue.acknowledged
 
 
-def test_watchers_of_a_queue_follow_its_slot(cluster: RedisCluster) -> None:
-    async def scenario() -> None:
-        # Two clients: the one that only listens learns of a move from its listener.
-        async with (
-            numbered_queue(cluster.uri, "watched") as posting,
-            numbered_queue(cluster.uri, "watched") as watching,
-        ):
-            hinted = asyncio.Event()
+async def test_commands_of_a_queue_keep_their_order_while_the_slots_are_read_again(
+    cluster: RedisCluster,
+) -> None:
+    async with numbered_queue(cluster.uri, "reread") as queue:
+        other = queue.beside("other")
+        assert await queue.post()
+        assert await other.post()
+        with _Moves(cluster, "reread", "other") as moves:
+            posts = []
+            while moves.count < 4:
+                # Some are always without a reply, also while the client learns of a move.
+                posts += [asyncio.ensure_future(queue.post()) for _ in range(3)]
+                posts.append(asyncio.ensure_future(other.post()))
+                await asyncio.sleep(0.001)
+            assert all(await asyncio.gather(*posts))
+        assert await queue.found() == sorted(queue.acknowledged)
 
-            def hint(posted: int) -> None:
-                if posted:
-                    hinted.set()
 
-            await watching.watch(hint)
-            for _ in range(3):
-                source = cluster.node_of(_slot("watched"))
-                at = cluster.primaries.index(source)
-                target = cluster.primaries[at - 1]
-                await asyncio.to_thread(cluster.move_slot, _slot("watched"), source, target)
-                hinted.clear()
-                async with asyncio.timeout(60):
-                    while not hinted.is_set():
-                        assert await posting.post()
-                        await asyncio.sleep(0.02)
+async def test_watchers_of_a_queue_follow_its_slot(cluster: RedisCluster) -> None:
+    # Two clients: the one that only listens learns of a move from its listener.
+    async with (
+        numbered_queue(cluster.uri, "watched") as posting,
+        numbered_queue(cluster.uri, "watched") as watching,
+    ):
+        hinted = asyncio.Event()
 
-    asyncio.run(scenario())
+        def hint(posted: int) -> None:
+            if posted:
+                hinted.set()
+
+        await watching.watch(hint)
+        for _ in range(3):
+            source = cluster.node_of(_slot("watched"))
+            at = cluster.primaries.index(source)
+            target = cluster.primaries[at - 1]
+            await asyncio.to_thread(cluster.move_slot, _slot("watched"), source, target)
+            hinted.clear()
+            async with asyncio.timeout(60):
+                while not hinted.is_set():
+                    assert await posting.post()
+                    await asyncio.sleep(0.02)
 
 
 def test_threads_follow_slots_that_move(cluster: RedisCluster) -> None:
@@ -186,43 +179,40 @@ def _hold_up(seconds: float) -> str:
     )
 
 
-def test_commands_of_a_queue_keep_their_order_while_the_node_that_had_its_slot_is_overloaded(
+async def test_commands_of_a_queue_keep_their_order_while_the_node_that_had_its_slot_is_overloaded(
     cluster: RedisCluster,
 ) -> None:
-    async def scenario() -> None:
-        settings = BatchSettings(in_flight=16, batch_commands=1)
-        async with keyspace.connected(cluster.uri, settings) as client:
-            assert isinstance(client, ClusterClient)
-            slot = slot_of(_MOVED)
-            node = client.node_of(slot)
-            names = (b"other%d" % number for number in itertools.count())
-            other = next(name for name in names if client.node_of(slot_of(name)) is node)
-            source = cluster.node_of(slot)
-            at = cluster.primaries.index(source)
-            await asyncio.to_thread(cluster.move_slot, slot, source, cluster.primaries[at - 1])
+    settings = BatchSettings(in_flight=16, batch_commands=1)
+    async with keyspace.connected(cluster.uri, settings) as client:
+        assert isinstance(client, ClusterClient)
+        slot = slot_of(_MOVED)
+        node = client.node_of(slot)
+        names = (b"other%d" % number for number in itertools.count())
+        other = next(name for name in names if client.node_of(slot_of(name)) is node)
+        source = cluster.node_of(slot)
+        at = cluster.primaries.index(source)
+        await asyncio.to_thread(cluster.move_slot, slot, source, cluster.primaries[at - 1])
 
-            async def crowd() -> None:
-                while True:
-                    for _ in range(settings.in_flight):
-                        client.command("GET", other).add_done_callback(_outcome)
-                    await asyncio.sleep(0)
+        async def crowd() -> None:
+            while True:
+                for _ in range(settings.in_flight):
+                    client.command("GET", other).add_done_callback(_outcome)
+                await asyncio.sleep(0)
 
-            first = client.command("RPUSH", _MOVED, 1)
-            # The server answers before it has read all of this, and then is busy for a while.
-            rest = [
-                client.command("SET", other, bytes(400_000)),
-                client.command("EVAL", _hold_up(1), 1, other),
-                client.command("RPUSH", _MOVED, 2),
-            ]
-            crowding = asyncio.create_task(crowd())
-            await first
-            rest.append(client.command("RPUSH", _MOVED, 3))
-            await asyncio.gather(*rest)
-            crowding.cancel()
-            await until(partial(_is_answered, client), "the node to be idle")
-            assert await client.command("LRANGE", _MOVED, 0, -1) == [b"1", b"2", b"3"]
-
-    asyncio.run(scenario())
+        first = client.command("RPUSH", _MOVED, 1)
+        # The server answers before it has read all of this, and then is busy for a while.
+        rest = [
+            client.command("SET", other, bytes(400_000)),
+            client.command("EVAL", _hold_up(1), 1, other),
+            client.command("RPUSH", _MOVED, 2),
+        ]
+        crowding = asyncio.create_task(crowd())
+        await first
+        rest.append(client.command("RPUSH", _MOVED, 3))
+        await asyncio.gather(*rest)
+        crowding.cancel()
+        await until(partial(_is_answered, client), "the node to be idle")
+        assert await client.command("LRANGE", _MOVED, 0, -1) == [b"1", b"2", b"3"]
 
 
 def _outcome(answer: asyncio.Future[Any]) -> None:
@@ -236,7 +226,7 @@ async def _is_answered(client: keyspace.AsyncClient) -> bool:
     return False
 
 
-def test_command_that_waits_for_a_slot_is_not_done_twice_when_the_client_is_closed(
+async def test_command_that_waits_for_a_slot_is_not_done_twice_when_the_client_is_closed(
     cluster: RedisCluster,
 ) -> None:
     slot = slot_of(_ONCE)
@@ -245,7 +235,7 @@ def test_command_that_waits_for_a_slot_is_not_done_twice_when_the_client_is_clos
     target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id())
     source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id())
 
-    async def scenario() -> None:
+    try:
         # The command does not time out before it is seen to be sent.
         async with keyspace.connected(cluster.uri, BatchSettings(timeout=60)) as client:
             assert isinstance(client, ClusterClient)
@@ -257,9 +247,6 @@ def test_command_that_waits_for_a_slot_is_not_done_twice_when_the_client_is_clos
             await asyncio.to_thread(source.command, "CLUSTER", "SETSLOT", slot, "STABLE")
         with pytest.raises(errors.StoreUnavailable):
             await change
-
-    try:
-        asyncio.run(scenario())
     finally:
         target.resume()
         target.command("CLUSTER", "SETSLOT", slot, "STABLE")
@@ -271,15 +258,12 @@ async def _is_sent(nodes: Sequence[Any]) -> bool:
     return any(command.command()[0] == "RPUSH" for command in unanswered)
 
 
-def test_client_that_is_closed_while_it_reads_the_slots_ends(cluster: RedisCluster) -> None:
-    async def scenario() -> None:
-        for number in range(200):
-            async with asyncio.timeout(60), keyspace.connected(cluster.uri, PATIENT) as client:
-                assert isinstance(client, ClusterClient)
-                client.read_again()
-                await asyncio.sleep(0.0002 * (number % 20))
-
-    asyncio.run(scenario())
+async def test_client_that_is_closed_while_it_reads_the_slots_ends(cluster: RedisCluster) -> None:
+    for number in range(200):
+        async with asyncio.timeout(60), keyspace.connected(cluster.uri, PATIENT) as client:
+            assert isinstance(client, ClusterClient)
+            client.read_again()
+            await asyncio.sleep(0.0002 * (number % 20))
 
 
 def test_threads_do_not_ask_a_node_that_is_gone(cluster: RedisCluster) -> None:
@@ -289,26 +273,23 @@ def test_threads_do_not_ask_a_node_that_is_gone(cluster: RedisCluster) -> None:
             assert client.command("PING") == b"PONG"
 
 
-def test_store_is_back_when_the_replica_of_a_killed_primary_is_promoted(
+async def test_store_is_back_when_the_replica_of_a_killed_primary_is_promoted(
     cluster: RedisCluster,
 ) -> None:
-    async def scenario() -> None:
-        async with numbered_queue(cluster.uri, "failing") as queue:
-            assert await queue.post()
-            _fail_over_after(cluster, 1500)
-            cluster.node_of(_slot("failing")).kill()
-            async with asyncio.timeout(60):
-                while len(queue.acknowledged) < 20:
-                    await queue.post()
-                    await asyncio.sleep(0.01)
-            assert [each for each in await queue.found() if each] == queue.acknowledged[1:]
-
-    asyncio.run(scenario())
+    async with numbered_queue(cluster.uri, "failing") as queue:
+        assert await queue.post()
+        _fail_over_after(cluster, 1500)
+        cluster.node_of(_slot("failing")).kill()
+        async with asyncio.timeout(60):
+            while len(queue.acknowledged) < 20:
+                await queue.post()
+                await asyncio.sleep(0.01)
+        assert [each for each in await queue.found() if each] == queue.acknowledged[1:]
 
 
 @pytest.mark.nightly
-def test_slots_of_a_primary_that_hangs_are_read_from_another_node() -> None:
-    async def scenario(cluster: RedisCluster) -> None:
+async def test_slots_of_a_primary_that_hangs_are_read_from_another_node() -> None:
+    with redis_cluster(replicas=3) as cluster:
         slot = _slot("hanging")
         # No command times out within the test: that would tell, too.
         async with keyspace.connected(cluster.uri, BatchSettings(timeout=600)) as client:
@@ -322,12 +303,9 @@ def test_slots_of_a_primary_that_hangs_are_read_from_another_node() -> None:
 
             await until(is_replaced, "the client to learn of the new primary")
 
-    with redis_cluster(replicas=3) as found:
-        asyncio.run(scenario(found))
 
-
-def test_script_on_a_node_that_does_not_hear_of_the_others_finds_the_store_unavailable() -> None:
-    async def scenario(cluster: RedisCluster) -> None:
+async def test_script_on_a_node_that_hears_of_no_other_finds_the_store_unavailable() -> None:
+    with redis_cluster() as cluster:
         left, *gone = cluster.primaries
         index = slot_indexes.of_sweeps()[0]  # of the first slot, which the first node has
         async with keyspace.connected(cluster.uri, PATIENT) as client:
@@ -337,6 +315,3 @@ def test_script_on_a_node_that_does_not_hear_of_the_others_finds_the_store_unava
             await until(lambda: left.info()["cluster_state"] == "fail", "the cluster to be down")
             with pytest.raises(errors.StoreRefuses):
                 await sweeper.listed(node, [index], 0, 1, 0)
-
-    with redis_cluster() as found:
-        asyncio.run(scenario(found))

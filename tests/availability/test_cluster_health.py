@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from functools import partial
@@ -56,9 +55,9 @@ async def _answers(driver: RedisDriver) -> bool:
     return True
 
 
-def test_cluster_that_works_without_all_slots_does_not_answer_while_a_primary_is_away() -> None:
-    async def scenario(uri: str) -> None:
-        async with _started(uri) as driver:
+async def test_cluster_without_full_coverage_does_not_answer_while_a_primary_is_away() -> None:
+    with redis_cluster(words=("--cluster-require-full-coverage", "no")) as cluster:
+        async with _started(cluster.uri) as driver:
             await until(partial(_answers, driver), "the cluster to answer")
             cluster.primaries[2].kill()
             with pytest.raises(errors.StoreUnavailable):
@@ -68,13 +67,10 @@ def test_cluster_that_works_without_all_slots_does_not_answer_while_a_primary_is
             assert first.info()["cluster_state"] == "ok"
             assert not await _answers(driver)
 
-    with redis_cluster(words=("--cluster-require-full-coverage", "no")) as cluster:
-        asyncio.run(scenario(cluster.uri))
 
-
-def test_cluster_that_lacks_a_slot_does_not_answer_though_all_primaries_do() -> None:
-    async def scenario(uri: str) -> None:
-        async with _started(uri) as driver:
+async def test_cluster_that_lacks_a_slot_does_not_answer_though_all_primaries_do() -> None:
+    with redis_cluster() as cluster:
+        async with _started(cluster.uri) as driver:
             await until(partial(_answers, driver), "the cluster to answer")
             for node in cluster.primaries:
                 node.command("CLUSTER", "DELSLOTS", 1)
@@ -82,6 +78,3 @@ def test_cluster_that_lacks_a_slot_does_not_answer_though_all_primaries_do() -> 
                 lambda: cluster.primaries[0].info()["cluster_state"] == "fail", "it to fail"
             )
             assert not await _answers(driver)
-
-    with redis_cluster() as cluster:
-        asyncio.run(scenario(cluster.uri))

@@ -18,7 +18,7 @@ from tests.availability.queues import POST, PROJECT, NumberedQueue, message, num
 from tests.realtime.crowd import until
 from tests.support import servers
 from tests.support.redis_cluster import redis_cluster
-from tests.support.redis_sentinel import RedisSentinel, redis_sentinel
+from tests.support.redis_sentinel import redis_sentinel
 from tests.support.stores import PATIENT, TTL
 from tests.support.tiers import in_gate
 from zaqar_redis import clock, errors
@@ -69,25 +69,22 @@ def copied(request: pytest.FixtureRequest) -> Iterator[_Copied]:
         yield found
 
 
-def test_replica_answers_a_listing_that_may_be_stale(copied: _Copied) -> None:
-    async def scenario() -> None:
-        async with numbered_queue(copied.uri, "read", read_replicas=True) as queue:
-            assert await queue.post()
+async def test_replica_answers_a_listing_that_may_be_stale(copied: _Copied) -> None:
+    async with numbered_queue(copied.uri, "read", read_replicas=True) as queue:
+        assert await queue.post()
 
-            async def is_read_from_a_replica() -> bool:
-                before = copied.scripts()
-                return await queue.page(stale=True) == [0] and copied.scripts() > before
-
-            await until(is_read_from_a_replica, "a replica to have the message, and to answer")
+        async def is_read_from_a_replica() -> bool:
             before = copied.scripts()
-            assert await queue.page(stale=False) == [0]
-            assert copied.scripts() == before
+            return await queue.page(stale=True) == [0] and copied.scripts() > before
 
-    asyncio.run(scenario())
+        await until(is_read_from_a_replica, "a replica to have the message, and to answer")
+        before = copied.scripts()
+        assert await queue.page(stale=False) == [0]
+        assert copied.scripts() == before
 
 
-def test_store_is_up_while_the_replica_that_is_read_is_away() -> None:
-    async def scenario(sentinel: RedisSentinel) -> None:
+async def test_store_is_up_while_the_replica_that_is_read_is_away() -> None:
+    with redis_sentinel(replicas=1, sentinels=1) as sentinel:
         store, replica = (sentinel.uri,), (f"{sentinel.uri} (replica)",)
         async with numbered_queue(sentinel.uri, read_replicas=True) as queue:
 
@@ -105,35 +102,26 @@ def test_store_is_up_while_the_replica_that_is_read_is_away() -> None:
             assert await queue.page(stale=True) == [0]
             assert replica not in dict(metrics.STORE_UP.rows())
 
-    with redis_sentinel(replicas=1, sentinels=1) as found:
-        asyncio.run(scenario(found))
+
+async def test_replicas_are_not_asked_by_default(copied: _Copied) -> None:
+    async with numbered_queue(copied.uri, "unread") as queue:
+        before = copied.scripts()
+        assert await queue.post()
+        assert await queue.page(stale=True) == [0]
+        assert copied.scripts() == before
 
 
-def test_replicas_are_not_asked_by_default(copied: _Copied) -> None:
-    async def scenario() -> None:
-        async with numbered_queue(copied.uri, "unread") as queue:
-            before = copied.scripts()
-            assert await queue.post()
-            assert await queue.page(stale=True) == [0]
-            assert copied.scripts() == before
+async def test_primary_answers_when_a_queue_has_something_to_settle(copied: _Copied) -> None:
+    offset = 0
 
-    asyncio.run(scenario())
+    def now() -> int:
+        return clock.process() + offset
 
-
-def test_primary_answers_when_a_queue_has_something_to_settle(copied: _Copied) -> None:
-    async def scenario() -> None:
-        offset = 0
-
-        def now() -> int:
-            return clock.process() + offset
-
-        async with numbered_queue(copied.uri, "due", now, read_replicas=True) as queue:
-            assert await queue.post()
-            await until(partial(_is_there, queue), "the replica to have it")
-            offset = TTL * 1000 + 1
-            assert await queue.page(stale=True) == []
-
-    asyncio.run(scenario())
+    async with numbered_queue(copied.uri, "due", now, read_replicas=True) as queue:
+        assert await queue.post()
+        await until(partial(_is_there, queue), "the replica to have it")
+        offset = TTL * 1000 + 1
+        assert await queue.page(stale=True) == []
 
 
 _CONFIRMED = msgspec.structs.replace(PATIENT, ack_replicas=1, ack_timeout=0.2)
@@ -232,24 +220,21 @@ def test_server_that_hears_no_primary_is_not_read(
             servers.wait_for(partial(_follows, admin), "the replica to have a copy")
 
 
-def test_reads_are_answered_between_changes_that_no_replica_confirms(
+async def test_reads_are_answered_between_changes_that_no_replica_confirms(
     followed: tuple[str, servers.RedisServer],
 ) -> None:
     uri, replica = followed
     # Reads that waited for all changes before them would take minutes.
     settings = BatchSettings(ack_replicas=1, ack_timeout=0.5, timeout=10)
 
-    async def scenario() -> None:
+    replica.pause()
+    try:
         async with keyspace.connected(uri, settings) as client, asyncio.TaskGroup() as tasks:
             for number in range(400):
                 tasks.create_task(_expect_unconfirmed(client.command("SET", _KEY, number)))
                 if number % 20 == 0:
                     tasks.create_task(_answered(client.command("GET", _KEY)))
                 await asyncio.sleep(0.01)
-
-    replica.pause()
-    try:
-        asyncio.run(scenario())
     finally:
         replica.resume()
 

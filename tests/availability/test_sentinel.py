@@ -79,16 +79,13 @@ def _demote(primary: RedisNode) -> None:
     primary.command("REPLICAOF", "127.0.0.1", primary.port + 1)
 
 
-def test_primary_that_is_replaced_while_a_change_waits_for_replicas_is_unavailable(
+async def test_primary_that_is_replaced_while_a_change_waits_for_replicas_is_unavailable(
     waiting: RedisSentinel,
 ) -> None:
-    async def scenario() -> None:
-        async with numbered_queue(waiting.uri, **_LONG) as queue:
-            post = asyncio.create_task(queue.post())
-            await asyncio.to_thread(_demote, waiting.servers[0])
-            assert not await post
-
-    asyncio.run(scenario())
+    async with numbered_queue(waiting.uri, **_LONG) as queue:
+        post = asyncio.create_task(queue.post())
+        await asyncio.to_thread(_demote, waiting.servers[0])
+        assert not await post
 
 
 def test_threads_that_wait_for_replicas_of_a_primary_that_is_replaced_get_unavailable(
@@ -113,8 +110,8 @@ def test_threads_find_the_new_primary(sentinel: RedisSentinel) -> None:
         assert client.command("SET", "a", 2) == b"OK"
 
 
-def test_no_sentinel_is_forgotten_when_connections_ask_at_the_same_time() -> None:
-    async def scenario(sentinel: RedisSentinel) -> None:
+async def test_no_sentinel_is_forgotten_when_connections_ask_at_the_same_time() -> None:
+    with redis_sentinel(replicas=0) as sentinel:
         first, second, last = sentinel.sentinels
         first.kill()
         second.kill()
@@ -129,24 +126,18 @@ def test_no_sentinel_is_forgotten_when_connections_ask_at_the_same_time() -> Non
             await each.disconnect()
         await client.close()
 
-    with redis_sentinel(replicas=0) as found:
-        asyncio.run(scenario(found))
 
-
-def test_driver_without_the_password_of_the_sentinels_says_so_and_ends(
+async def test_driver_without_the_password_of_the_sentinels_says_so_and_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario(uri: str) -> None:
-        driver = pools.create(uri, uri, {})
+    with redis_sentinel(replicas=0) as sentinel:
+        for each in sentinel.sentinels:
+            each.command("ACL", "SETUSER", "default", ">password")
+        driver = pools.create(sentinel.uri, sentinel.uri, {})
         async with asyncio.timeout(60):
             await driver.start()
             with pytest.raises(errors.StoreUnavailable):
                 await driver.control.catalogue.locate(PROJECT, QUEUE)
             await driver.close()
-
-    with redis_sentinel(replicas=0) as found:
-        for each in found.sentinels:
-            each.command("ACL", "SETUSER", "default", ">password")
-        asyncio.run(scenario(found.uri))
     assert "(sentinel_password in the URI)" in caplog.text
     assert "<redis" not in caplog.text

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -30,6 +29,7 @@ from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS
 from tests.support import servers
 from tests.support.command_line import CommandLine
 from tests.support.receivers import answering_endpoint
+from tests.support.servers import RedisServer, RunningService
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 
@@ -47,9 +47,9 @@ _WORKERS = "zr:{control}:workers"
 
 @dataclass
 class TwoReleases:
-    redis: servers.RedisServer
-    old: servers.RunningService
-    new: servers.RunningService
+    redis: RedisServer
+    old: RunningService
+    new: RunningService
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +59,7 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _old_service(
-    uri: str, folder: Path
-) -> contextlib.AbstractContextManager[servers.RunningService]:
+def _old_service(uri: str, folder: Path) -> contextlib.AbstractContextManager[RunningService]:
     environment = {"PYTHONPATH": str(folder)}
     return servers.service(uri, options=_OPTIONS, environment=environment, cwd=folder)
 
@@ -81,7 +79,7 @@ def both(previous: Path) -> Iterator[TwoReleases]:
 @pytest.fixture(params=["old then new", "new then old"])
 def services(
     both: TwoReleases, request: pytest.FixtureRequest
-) -> tuple[servers.RunningService, servers.RunningService]:
+) -> tuple[RunningService, RunningService]:
     pair = (both.old, both.new)
     return pair if request.param.startswith("old") else pair[::-1]
 
@@ -93,24 +91,22 @@ class UpgradedQueue:
         self._http = httpx.Client(headers=load.headers(project), timeout=_SECONDS, verify=False)
         self.path = f"/v2/queues/{name}"
 
-    def ask(
-        self, service: servers.RunningService, method: str, path: str, document: object = None
-    ) -> Any:
+    def ask(self, service: RunningService, method: str, path: str, document: object = None) -> Any:
         """Returns the document of the answer; None: it has none."""
         url = service.url + (path if path.startswith("/v2") else self.path + path)
         answer = self._http.request(method, url, json=document)
         assert answer.status_code < 300, f"{method} {url}: {answer.status_code} {answer.text}"
         return answer.json() if answer.content else None
 
-    def post(self, service: servers.RunningService, *bodies: Any) -> None:
+    def post(self, service: RunningService, *bodies: Any) -> None:
         self.ask(service, "POST", "/messages", {"messages": [{"body": each} for each in bodies]})
 
-    def claim(self, service: servers.RunningService, limit: int = 1) -> list[dict[str, Any]]:
+    def claim(self, service: RunningService, limit: int = 1) -> list[dict[str, Any]]:
         claimed = self.ask(service, "POST", f"/claims?limit={limit}", {"ttl": 60, "grace": 60})
         messages: list[dict[str, Any]] = claimed["messages"] if claimed else []
         return messages
 
-    def listed(self, service: servers.RunningService) -> list[dict[str, Any]]:
+    def listed(self, service: RunningService) -> list[dict[str, Any]]:
         path = "/messages?echo=true&include_claimed=true&limit=1000"
         messages: list[dict[str, Any]] = self.ask(service, "GET", path)["messages"]
         return messages
@@ -146,7 +142,7 @@ def test_messages_of_both_releases_have_one_order(both: TwoReleases, project: st
 
 
 def test_claim_of_one_release_is_respected_renewed_and_released_by_the_other(
-    services: tuple[servers.RunningService, servers.RunningService], project: str
+    services: tuple[RunningService, RunningService], project: str
 ) -> None:
     first, second = services
     queue = UpgradedQueue(project)
@@ -164,7 +160,7 @@ def test_claim_of_one_release_is_respected_renewed_and_released_by_the_other(
 
 
 def test_message_claimed_too_often_through_both_is_a_dead_letter_once(
-    services: tuple[servers.RunningService, servers.RunningService], project: str
+    services: tuple[RunningService, RunningService], project: str
 ) -> None:
     first, second = services
     queue = UpgradedQueue(project)
@@ -180,7 +176,7 @@ def test_message_claimed_too_often_through_both_is_a_dead_letter_once(
 
 
 def test_subscription_gets_messages_of_both_releases_once(
-    services: tuple[servers.RunningService, servers.RunningService], project: str
+    services: tuple[RunningService, RunningService], project: str
 ) -> None:
     first, second = services
     queue = UpgradedQueue(project)
@@ -197,19 +193,14 @@ def test_subscription_gets_messages_of_both_releases_once(
         assert found == Counter([*range(10), "last"])
 
 
-def test_channels_reach_subscribers_at_both_releases(
-    both: TwoReleases, services: tuple[servers.RunningService, servers.RunningService]
+async def test_channels_reach_subscribers_at_both_releases(
+    both: TwoReleases, services: tuple[RunningService, RunningService]
 ) -> None:
-    async def scenario() -> None:
-        async with crowd.subscriber_fleet([both.redis.uri], *services, each=2) as fleet:
-            await fleet.wait_for_acknowledged(50)
-            await fleet.pause()
-            await fleet.check()
-            fleet.check_sockets()
-
     with both.redis.client() as client:
         client.delete(*client.keys("zr:channel:*") or ["none"])
-    asyncio.run(scenario())
+    async with crowd.subscriber_fleet([both.redis.uri], *services, each=2) as fleet:
+        await fleet.wait_for_acknowledged(50)
+        await fleet.finish()
 
 
 class PushedClient:
@@ -255,12 +246,12 @@ class PushedClient:
 
 
 @contextlib.contextmanager
-def _client(service: servers.RunningService) -> Iterator[PushedClient]:
+def _client(service: RunningService) -> Iterator[PushedClient]:
     with connect(f"ws://127.0.0.1:{service.port}/connection/websocket") as socket:
         yield PushedClient(socket)
 
 
-def _call(service: servers.RunningService, method: str, **document: Any) -> Any:
+def _call(service: RunningService, method: str, **document: Any) -> Any:
     url = f"{service.url}/api/{method}"
     answer = httpx.post(url, json=document, timeout=_SECONDS, verify=False).json()
     assert "error" not in answer, answer
@@ -268,7 +259,7 @@ def _call(service: servers.RunningService, method: str, **document: Any) -> Any:
 
 
 def test_client_recovers_at_the_other_release(
-    services: tuple[servers.RunningService, servers.RunningService], project: str
+    services: tuple[RunningService, RunningService], project: str
 ) -> None:
     first, second = services
     channel = project
@@ -284,7 +275,7 @@ def test_client_recovers_at_the_other_release(
 
 
 def test_joins_at_one_release_are_seen_at_the_other(
-    services: tuple[servers.RunningService, servers.RunningService], project: str
+    services: tuple[RunningService, RunningService], project: str
 ) -> None:
     first, second = services
     channel, number = project, 12
@@ -305,7 +296,7 @@ def test_nodes_of_both_releases_answer_each_other(both: TwoReleases) -> None:
         servers.wait_for(partial(_knows_both, service), "two nodes")
 
 
-def _knows_both(service: servers.RunningService) -> bool:
+def _knows_both(service: RunningService) -> bool:
     return len(_call(service, "info")["nodes"]) == 2
 
 

@@ -15,6 +15,7 @@ import redis
 from tests.bench.conftest import BenchResult, RunBench, command, run_bench
 from tests.support import servers
 from tests.support.backends import Backend
+from tests.support.servers import RunningService
 from zaqar_redis.benchmarks.service import MeasuredService
 from zaqar_redis.benchmarks.workloads import WORKLOADS
 from zaqar_redis.keyspace import control_keys, keys
@@ -24,9 +25,7 @@ _SMALL = ["--claimed", "40", "--preload", "2000"]
 
 
 @pytest.fixture(scope="module")
-def run_of_all(
-    service: servers.RunningService, tmp_path_factory: pytest.TempPathFactory
-) -> BenchResult:
+def run_of_all(service: RunningService, tmp_path_factory: pytest.TempPathFactory) -> BenchResult:
     """One run of every workload: a process for each would take most of the time."""
     file = tmp_path_factory.mktemp("bench") / "found.json"
     return run_bench(file, "--url", service.url, "--workload", *WORKLOADS, *_SHORT, *_SMALL)
@@ -82,7 +81,7 @@ def test_workload_counts_work_without_errors(name: str, run_of_all: BenchResult)
 
 @pytest.mark.nightly
 def test_services_and_floor_are_measured_in_turns(
-    bench: RunBench, service: servers.RunningService, redis_server: Backend
+    bench: RunBench, service: RunningService, redis_server: Backend
 ) -> None:
     with servers.service(redis_server.uri) as other:
         status, output, progress, found = bench(
@@ -124,9 +123,7 @@ def test_interrupted_run_reports_and_cleans_up(number: signal.Signals, tmp_path:
             servers.wait_for(lambda: not _leftover_keys(client), "no keys")
 
 
-def test_preparation_fills_claims_from_and_deletes_queues(
-    service: servers.RunningService,
-) -> None:
+def test_preparation_fills_claims_from_and_deletes_queues(service: RunningService) -> None:
     with contextlib.closing(MeasuredService(service.url)) as ours:
         queue = ours.queue()
         ours.fill(queue, 45)

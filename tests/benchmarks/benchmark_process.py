@@ -6,13 +6,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import psutil
 
-from tests.support import servers
-from tests.support.command_line import run_module
+from tests.support import processes, servers
 
 
 class BenchmarkProcess:
@@ -20,20 +18,14 @@ class BenchmarkProcess:
 
     def __init__(self, name: str, folder: Path) -> None:
         """*folder*: for its servers' files; it must be empty after each run."""
-        self._module = f"benchmarks.{name}"
-        self._command = [sys.executable, "-m", self._module]
+        self._command = [*processes.PYTHON, f"benchmarks.{name}"]
         self._folder = folder
         self._environment = os.environ | {"TMPDIR": str(folder)}
 
     def output(self, *arguments: str, seconds: float = 110) -> str:
         """Returns the output of a complete run."""
-        done = subprocess.run(
-            [*self._command, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            env=self._environment,
-        )
+        command = [*self._command, *arguments]
+        done = processes.run(command, timeout=seconds, env=self._environment)
         assert done.returncode == 0, done.stderr
         assert list(self._folder.iterdir()) == []
         return done.stdout
@@ -72,11 +64,6 @@ class BenchmarkProcess:
         assert "the run was interrupted" in output
         assert list(self._folder.iterdir()) == []
         return output, len(started)
-
-    def expect_usage_error(self, *arguments: str) -> None:
-        done = run_module(self._module, *arguments)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert arguments[0] in done.stderr
 
 
 def rows(output: str, last: str, first: str | None = None) -> list[list[str]]:

@@ -52,14 +52,6 @@ def test_an_interrupted_run_reports_what_it_has_and_stops_its_servers(folder: Pa
     assert started >= 2
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["--part", "nonsense"], ["--rounds", "0"], ["--seconds", "61"], ["--subscribers", "1"]],
-)
-def test_arguments_out_of_bounds_are_refused(arguments: list[str], folder: Path) -> None:
-    BenchmarkProcess("channels", folder).expect_usage_error(*arguments)
-
-
 def test_frames_returns_complete_messages_and_the_rest() -> None:
     short, long = b"x" * 125, b"y" * 70_000
     sent = b"\x81\x7d" + short + b"\x81\x7f" + len(long).to_bytes(8) + long

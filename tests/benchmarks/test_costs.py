@@ -52,10 +52,3 @@ def test_memory_is_measured_of_messages_queues_and_routes(folder: Path) -> None:
     assert found["message of 10000 bytes"] > 10_000
     assert found["queue with one message"] > found["queue without messages"] > 0
     assert found["messages of 150 bytes"] > 0
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--part", "nonsense"], ["--polls", "0"], ["--queues", "99"], ["--messages", "9"]]
-)
-def test_arguments_out_of_bounds_are_refused(arguments: list[str], folder: Path) -> None:
-    BenchmarkProcess("costs", folder).expect_usage_error(*arguments)

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.benchmarks.benchmark_process import BenchmarkProcess, rows
 
 _LARGE = [f"--part={part}" for part in ("forward", "fanout", "http")]
@@ -28,8 +26,3 @@ def test_both_sides_of_each_part_are_measured_beside_the_targets(folder: Path) -
     assert all(float(row[2]) > 0 and float(row[3]) > 0 for row in found)
     targets = {row[0] for row in found if row[-1] in ("met", "missed")}
     assert targets == set(_ROWS)
-
-
-@pytest.mark.parametrize("arguments", [["--part", "nonsense"], ["--subscriptions", "0"]])
-def test_arguments_out_of_bounds_are_refused(arguments: list[str], folder: Path) -> None:
-    BenchmarkProcess("notifications", folder).expect_usage_error(*arguments)

@@ -49,17 +49,3 @@ def test_an_interrupted_run_reports_what_it_has_and_stops_its_servers(
     output, started = bench.run_interrupted(*many, after="round 1 of 90, move", stop_signal=number)
     assert "| drain-large " in output
     assert started == 3
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--part", "nonsense"],
-        ["--rounds", "0"],
-        ["--seconds", "61"],
-        ["--queues", "100"],
-        ["--messages", "200001"],
-    ],
-)
-def test_arguments_out_of_bounds_are_refused(arguments: list[str], folder: Path) -> None:
-    BenchmarkProcess("pools", folder).expect_usage_error(*arguments)

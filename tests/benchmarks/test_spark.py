@@ -52,11 +52,3 @@ def test_an_interrupted_run_reports_what_it_has_and_stops_what_it_started(folder
     assert "| data source, ledger : raw Lua put " in output
     # Redis, Java, and Python's workers.
     assert started >= 3
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["--part", "nonsense"], ["--rounds", "0"], ["--seconds", "2"], ["--messages", "9999"]],
-)
-def test_arguments_out_of_bounds_are_refused(arguments: list[str], folder: Path) -> None:
-    BenchmarkProcess("spark", folder).expect_usage_error(*arguments)

@@ -43,11 +43,3 @@ def test_an_interrupted_run_reports_what_it_has_and_stops_what_it_started(folder
     assert "| post-1 " in output
     # Two servers, four workers, and Python's resource tracker.
     assert started >= 6
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["--part", "nonsense"], ["--rounds", "0"], ["--seconds", "61"], ["--claimed", "50001"]],
-)
-def test_arguments_out_of_bounds_are_refused(arguments: list[str], folder: Path) -> None:
-    BenchmarkProcess("stock", folder).expect_usage_error(*arguments)

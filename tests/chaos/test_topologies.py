@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.chaos.topologies import TOPOLOGIES
+from tests.support import processes
 
 #: Of a run: that of `python -m benchmarks.chaos` may be as long as one likes.
 _SECONDS = 40
@@ -22,12 +22,8 @@ _MARGIN = 200
 def _run(file: Path, *words: str) -> tuple[int, str, dict[str, Any]]:
     """Returns exit code, output, and the report."""
     command = [sys.executable, "-m", "benchmarks.chaos"]
-    done = subprocess.run(
-        [*command, "--seconds", str(_SECONDS), "--json", str(file), *words],
-        capture_output=True,
-        text=True,
-        timeout=_SECONDS + _MARGIN,
-    )
+    command += ["--seconds", str(_SECONDS), "--json", str(file), *words]
+    done = processes.run(command, timeout=_SECONDS + _MARGIN)
     assert file.exists(), done.stdout + done.stderr
     return done.returncode, done.stdout, json.loads(file.read_text())
 

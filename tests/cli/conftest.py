@@ -20,12 +20,6 @@ ADMIN: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
 
 
 @pytest.fixture
-def server() -> Iterator[servers.RedisServer]:
-    with servers.redis_server() as running:
-        yield running
-
-
-@pytest.fixture
 def store_shell(server: servers.RedisServer) -> CommandLine:
     """Commands at a store of their own."""
     return CommandLine(["--storage", server.uri])

@@ -10,8 +10,6 @@ import json
 import resource
 import signal
 import stat
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.support import servers
+from tests.support import processes, servers
 from tests.support.backends import Backend, NewStore
 from tests.support.command_line import CommandLine, RunningCommand, running
 from zaqar_redis.backup import backup_records
@@ -338,13 +336,8 @@ def test_wrong_command_line_is_refused(stores: Stores, words: list[str]) -> None
 
 def test_full_disk_leaves_no_file_and_no_lock(stores: Stores, tmp_path: Path) -> None:
     fill_big(stores)
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "zaqar_redis.cli.main", "backup"),
-            *("--to", str(stores.file), "--storage", stores.source.uri),
-        ],
-        capture_output=True,
-        text=True,
+    done = processes.run(
+        [*processes.ZAQAR_REDIS, "backup", "--to", stores.file, "--storage", stores.source.uri],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6)),
     )
     assert done.returncode == 1

@@ -58,62 +58,59 @@ def cli_target(
         yield ChannelsCli(service, CommandLine(target_options))
 
 
-def test_channel_commands_with_connected_clients(cli_target: ChannelsCli) -> None:
+async def test_channel_commands_with_connected_clients(cli_target: ChannelsCli) -> None:
     shell = cli_target.shell
 
-    async def scenario() -> None:
-        async with (
-            SdkClient(cli_target.service, "ann") as ann,
-            SdkClient(cli_target.service, "bob") as bob,
-        ):
-            await ann.subscribe("news")
-            await bob.subscribe("news")
-            await bob.subscribe("bare:x")
-            show = asyncio.to_thread
-            everything = await show(shell.shown, "channel", "list")
-            assert [(each["channel"], each["subscribers"]) for each in everything] == [
-                ("bare:x", 1),
-                ("news", 2),
-            ]
-            listed = await show(shell.shown, "channel", "list", "--pattern", "bare:*")
-            assert [each["channel"] for each in listed] == ["bare:x"]
-            done = await show(shell.shown, "channel", "publish", "news", '{"n": 1}')
-            assert done["offset"] == 1
-            assert await ann.next() == await bob.next() == ("publication", {"n": 1})
-            info = await show(shell.shown, "channel", "info", "news")
-            assert info.pop("epoch") == done["epoch"]
-            del info["published_per_second"]
-            assert info == {
-                "channel": "news",
-                "subscribers": 2,
-                "clients": 2,
-                "users": 2,
-                "offset": 1,
-            }
-            bare = await show(shell.shown, "channel", "info", "bare:x")
-            assert (bare["subscribers"], bare["clients"], bare["offset"]) == (1, None, None)
-            present = await show(shell.shown, "channel", "presence", "news")
-            assert sorted(each["user"] for each in present) == ["ann", "bob"]
+    async with (
+        SdkClient(cli_target.service, "ann") as ann,
+        SdkClient(cli_target.service, "bob") as bob,
+    ):
+        await ann.subscribe("news")
+        await bob.subscribe("news")
+        await bob.subscribe("bare:x")
+        show = asyncio.to_thread
+        everything = await show(shell.shown, "channel", "list")
+        assert [(each["channel"], each["subscribers"]) for each in everything] == [
+            ("bare:x", 1),
+            ("news", 2),
+        ]
+        listed = await show(shell.shown, "channel", "list", "--pattern", "bare:*")
+        assert [each["channel"] for each in listed] == ["bare:x"]
+        done = await show(shell.shown, "channel", "publish", "news", '{"n": 1}')
+        assert done["offset"] == 1
+        assert await ann.next() == await bob.next() == ("publication", {"n": 1})
+        info = await show(shell.shown, "channel", "info", "news")
+        assert info.pop("epoch") == done["epoch"]
+        del info["published_per_second"]
+        assert info == {
+            "channel": "news",
+            "subscribers": 2,
+            "clients": 2,
+            "users": 2,
+            "offset": 1,
+        }
+        bare = await show(shell.shown, "channel", "info", "bare:x")
+        assert (bare["subscribers"], bare["clients"], bare["offset"]) == (1, None, None)
+        present = await show(shell.shown, "channel", "presence", "news")
+        assert sorted(each["user"] for each in present) == ["ann", "bob"]
 
-            def has_nodes() -> bool:  # a node that is busy for a second is not shown
-                nodes = shell.shown("channel", "nodes")
-                return [len(nodes), sum(node["clients"] for node in nodes)] == [2, 2]
+        def has_nodes() -> bool:  # a node that is busy for a second is not shown
+            nodes = shell.shown("channel", "nodes")
+            return [len(nodes), sum(node["clients"] for node in nodes)] == [2, 2]
 
-            await show(servers.wait_for, has_nodes, "two nodes with two clients")
-            assert "--yes" in await show(shell.refused, "channel", "disconnect", "ann")
-            await show(shell.done, "channel", "disconnect", "ann", "--yes", "--reason", "enough")
-            assert await ann.next() == ("disconnected", (3503, "enough"))
-            assert bob.events.empty()
+        await show(servers.wait_for, has_nodes, "two nodes with two clients")
+        assert "--yes" in await show(shell.refused, "channel", "disconnect", "ann")
+        await show(shell.done, "channel", "disconnect", "ann", "--yes", "--reason", "enough")
+        assert await ann.next() == ("disconnected", (3503, "enough"))
+        assert bob.events.empty()
 
-            def has_rate() -> bool:
-                shell.done("channel", "publish", "bare:x", "1")
-                (listed,) = shell.shown("channel", "list", "--pattern", "bare:x")
-                shown = shell.shown("channel", "info", "bare:x")
-                return all(each["published_per_second"] for each in (listed, shown))
+        def has_rate() -> bool:
+            shell.done("channel", "publish", "bare:x", "1")
+            (listed,) = shell.shown("channel", "list", "--pattern", "bare:x")
+            shown = shell.shown("channel", "info", "bare:x")
+            return all(each["published_per_second"] for each in (listed, shown))
 
-            await show(servers.wait_for, has_rate, "a rate")
-
-    asyncio.run(scenario())
+        await show(servers.wait_for, has_rate, "a rate")
 
 
 @pytest.mark.parametrize("cli_target", ["storage"], indirect=True)

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.support import servers
+from tests.support import fixtures, servers
 from tests.support.command_line import CommandLine
 from tests.support.redis_cluster import redis_cluster
+from tests.support.servers import RedisServer
 from tests.support.stores import PATIENT
 from zaqar_redis.figures import Alarm, LargeQueue
 from zaqar_redis.keyspace import blocking
@@ -25,10 +26,7 @@ from zaqar_redis.storage.redis.histories import RedisHistories
 _GOOD = {"appendonly": "yes", "maxmemory": "1gb", "maxmemory-policy": "noeviction"}
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[servers.RedisServer]:
-    with servers.redis_server() as found:
-        yield found
+server = fixtures.redis()
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +36,7 @@ def no_latency(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def good(server: servers.RedisServer) -> servers.RedisServer:
+def good(server: RedisServer) -> RedisServer:
     """A Redis without findings."""
     with server.client() as client:
         for name, value in _GOOD.items():
@@ -59,7 +57,7 @@ def _of_stores(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [each for each in found if not each["where"].startswith(("conf", "/"))]
 
 
-def test_a_good_store_has_no_findings(good: servers.RedisServer, tmp_path: Path) -> None:
+def test_a_good_store_has_no_findings(good: RedisServer, tmp_path: Path) -> None:
     code, found = _diagnosed("--storage", good.uri)
     assert code == 0
     assert found == []
@@ -71,9 +69,7 @@ def test_a_good_store_has_no_findings(good: servers.RedisServer, tmp_path: Path)
     assert [each["severity"] for each in found] == ["info"]  # no authentication, on loopback
 
 
-def test_each_finding_says_what_to_do_and_the_worst_is_the_exit_code(
-    good: servers.RedisServer,
-) -> None:
+def test_each_finding_says_what_to_do_and_the_worst_is_the_exit_code(good: RedisServer) -> None:
     with good.client() as client:
         client.config_set("maxmemory", "0")
         code, found = _diagnosed("--storage", good.uri)
@@ -89,7 +85,7 @@ def test_each_finding_says_what_to_do_and_the_worst_is_the_exit_code(
 
 
 def test_a_store_that_is_nearly_full_names_the_queues_that_the_service_has_seen(
-    good: servers.RedisServer,
+    good: RedisServer,
 ) -> None:
     largest = {"default": [LargeQueue("shop", "exports", 572, 12 * 2**20)]}
     with contextlib.closing(blocking.client(good.uri, PATIENT)) as store:
@@ -102,9 +98,7 @@ def test_a_store_that_is_nearly_full_names_the_queues_that_the_service_has_seen(
     assert "Its largest queues: exports of shop (572 messages, about 12 MiB)." in finding["what"]
 
 
-def test_alarms_that_the_service_has_raised_about_queues_are_findings(
-    good: servers.RedisServer,
-) -> None:
+def test_alarms_that_the_service_has_raised_about_queues_are_findings(good: RedisServer) -> None:
     alarm = Alarm("warning", "topic news", "Subscription 1 of topic news has got nothing.", "Mend.")
     with contextlib.closing(blocking.client(good.uri, PATIENT)) as store:
         RedisHistories(store).put_alarms({"shop": [alarm]}, {}, 60).run()
@@ -114,7 +108,7 @@ def test_alarms_that_the_service_has_raised_about_queues_are_findings(
     assert (finding["what"], finding["remedy"]) == (alarm.text, alarm.remedy)
 
 
-def test_a_store_that_persists_nothing_is_critical(good: servers.RedisServer) -> None:
+def test_a_store_that_persists_nothing_is_critical(good: RedisServer) -> None:
     with good.client() as client:
         client.config_set("appendonly", "no")
         client.config_set("save", "")
@@ -124,7 +118,7 @@ def test_a_store_that_persists_nothing_is_critical(good: servers.RedisServer) ->
 
 
 @pytest.mark.nightly
-def test_an_unreachable_store_and_pool_are_critical(good: servers.RedisServer) -> None:
+def test_an_unreachable_store_and_pool_are_critical(good: RedisServer) -> None:
     code, found = _diagnosed("--storage", "unix:///nowhere.sock")
     assert code == 4
     assert "is away" in found[0]["what"]
@@ -139,7 +133,7 @@ def test_an_unreachable_store_and_pool_are_critical(good: servers.RedisServer) -
     shell.done("pool", "delete", "one", "--yes")
 
 
-def test_a_user_who_may_not_read_settings_is_worth_knowing(good: servers.RedisServer) -> None:
+def test_a_user_who_may_not_read_settings_is_worth_knowing(good: RedisServer) -> None:
     with good.client() as client:
         client.execute_command("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-config")
     code, found = _diagnosed("--storage", good.uri.replace("unix://", "unix://app:pw@"))
@@ -147,7 +141,7 @@ def test_a_user_who_may_not_read_settings_is_worth_knowing(good: servers.RedisSe
     assert any("CONFIG or ACL is not allowed" in each["what"] for each in found)
 
 
-def test_insecure_configurations_are_found(good: servers.RedisServer, tmp_path: Path) -> None:
+def test_insecure_configurations_are_found(good: RedisServer, tmp_path: Path) -> None:
     file = servers.config_file(
         tmp_path,
         f"[storage]\nuri = {good.uri}\n[auth]\ninsecure = yes\n"
@@ -170,7 +164,7 @@ def test_insecure_configurations_are_found(good: servers.RedisServer, tmp_path: 
 
 @pytest.mark.parametrize("password", ["", "pw"])
 def test_a_uri_in_a_file_that_everybody_can_read_is_a_secret_only_with_a_password(
-    good: servers.RedisServer, tmp_path: Path, password: str
+    good: RedisServer, tmp_path: Path, password: str
 ) -> None:
     uri = good.uri.replace("unix://", f"unix://default:{password}@") if password else good.uri
     file = servers.config_file(tmp_path, f"[storage]\nuri = {uri}\n")
@@ -179,9 +173,7 @@ def test_a_uri_in_a_file_that_everybody_can_read_is_a_secret_only_with_a_passwor
     assert any("secrets" in each["what"] for each in found) == bool(password)
 
 
-def test_problems_of_the_configuration_are_critical(
-    good: servers.RedisServer, tmp_path: Path
-) -> None:
+def test_problems_of_the_configuration_are_critical(good: RedisServer, tmp_path: Path) -> None:
     file = servers.config_file(tmp_path, "[auth]\nstrategy = magic\ncolour = blue\n")
     code, found = _diagnosed("--config-file", file, "--storage", good.uri)
     assert code == 4
@@ -198,7 +190,7 @@ def _unconfirmed(uri: str, folder: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def _replica_of(primary: servers.RedisServer) -> Iterator[None]:
+def _replica_of(primary: RedisServer) -> Iterator[None]:
     with servers.redis_server() as replica, replica.client() as client, primary.client() as asked:
         client.replicaof("127.0.0.1", primary.open_port())
         servers.wait_for(
@@ -208,9 +200,7 @@ def _replica_of(primary: servers.RedisServer) -> Iterator[None]:
         yield
 
 
-def test_fewer_replicas_than_must_confirm_are_critical(
-    good: servers.RedisServer, tmp_path: Path
-) -> None:
+def test_fewer_replicas_than_must_confirm_are_critical(good: RedisServer, tmp_path: Path) -> None:
     (what,) = _unconfirmed(good.uri, tmp_path)
     assert "Store default has 0 connected replicas, and [redis] ack_replicas is 1:" in what
     with _replica_of(good):
@@ -218,9 +208,7 @@ def test_fewer_replicas_than_must_confirm_are_critical(
 
 
 @pytest.mark.nightly
-def test_pool_may_have_its_own_number_of_replicas_that_must_confirm(
-    good: servers.RedisServer,
-) -> None:
+def test_pool_may_have_its_own_number_of_replicas_that_must_confirm(good: RedisServer) -> None:
     shell = CommandLine(["--storage", good.uri])
     with servers.redis_server() as pool:
         with _replica_of(pool):

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.spark.jobs import commands
+from tests.support import processes
 from tests.support.command_line import CommandLine
 
 JOBS = ("analytics", "archive", "audit", "migrate", "redrive", "replay")
@@ -19,12 +19,8 @@ _WITHOUT = "sys.modules['pyspark'] = None"
 def run_after(before: str, *words: str, timeout: float = 60) -> tuple[int, str]:
     """Runs a command after a Python statement; returns exit code and output."""
     program = f"import sys\n{before}\nfrom zaqar_redis.cli.main import main\n"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{program}sys.exit(main({list(words)}))"],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
+    command = [sys.executable, "-c", f"{program}sys.exit(main({list(words)}))"]
+    done = processes.run(command, timeout=timeout)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 
-from tests.support import servers
+from tests.support import processes, servers
 from zaqar_redis.cli import pipeline
 
 #: Each takes longer to import than a call of the service.
@@ -35,9 +34,7 @@ def url() -> Iterator[str]:
 
 def _imported(*words: str) -> tuple[str, set[str]]:
     """Returns what the command writes, and the modules that its process has imported."""
-    outcome = subprocess.run(
-        [sys.executable, "-c", _RUN, *words], capture_output=True, text=True, timeout=60
-    )
+    outcome = processes.run([sys.executable, "-c", _RUN, *words])
     assert outcome.returncode == 0, outcome.stderr
     shown, _, modules = outcome.stdout.rpartition("imported ")
     return shown, set(modules.split())

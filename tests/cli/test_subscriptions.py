@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-
-import pytest
 
 from tests.support import servers
 from tests.support.command_line import CommandLine
+from tests.support.receivers import answering_endpoint
 
 HOOK = "http://example.org/hook"
 QUEUE = ("--queue", "q")
@@ -91,36 +88,18 @@ def test_wrong_arguments_of_a_subscription_are_refused(project_shell: CommandLin
     assert "nothing to change" in project_shell.refused("subscription", "update", "x", *QUEUE)
 
 
-@pytest.fixture
-def endpoint() -> Iterator[tuple[str, list[bytes]]]:
-    """The URI of an endpoint that answers with 200, and at /wrong with 404; what it has got."""
-    got: list[bytes] = []
-
-    class _Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            got.append(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(404 if self.path == "/wrong" else 200)
-            self.end_headers()
-            self.wfile.write(b"hello")
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with servers.http_server(ThreadingHTTPServer(("127.0.0.1", 0), _Handler)) as server:
-        yield f"http://127.0.0.1:{server.server_port}", got
-
-
 def test_test_message_is_sent_without_a_service_and_the_exit_code_says_how_it_went(
-    tmp_path: Path, endpoint: tuple[str, list[bytes]]
+    tmp_path: Path,
 ) -> None:
-    uri, got = endpoint
     config = servers.config_file(tmp_path, "[notification]\nallowed_networks = 127.0.0.0/8\n")
-    with servers.redis_server() as server:
+    with servers.redis_server() as server, answering_endpoint() as endpoint:
+        endpoint.text = b"hello"
         shell = CommandLine(["--storage", server.uri, "--config-file", config, "--project", "p"])
-        for path, code, outcome in (("/", 0, "delivered"), ("/wrong", 1, "refused")):
-            id = shell.shown("subscription", "create", f"{uri}{path}", *QUEUE)["id"]
+        for endpoint.status, code, outcome in ((200, 0, "delivered"), (404, 1, "refused")):
+            uri = f"{endpoint.uri}{outcome}"
+            id = shell.shown("subscription", "create", uri, *QUEUE)["id"]
             tested = shell.run("subscription", "test", id, *QUEUE, "-f", "json")
             assert (tested.returncode, tested.stderr) == (code, "")
             shown = json.loads(tested.stdout)
             assert (shown["outcome"], shown["answer"]) == (outcome, "hello")
-    assert [json.loads(body)["Message_Type"] for body in got] == ["Test", "Test"]
+    assert [each["Message_Type"] for each in endpoint.documents()] == ["Test", "Test"]

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import pytest
 from tests.support import servers
 from tests.support.backends import Backend
 from tests.support.command_line import CommandLine
+from tests.support.processes import ZAQAR_REDIS
 from zaqar_redis import errors
 from zaqar_redis.cli import profile_file, target
 
@@ -40,13 +39,7 @@ def _service_of(home: Path) -> Iterator[servers.RunningService]:
     port = servers.free_port()
     (home / "zaqar_redis.conf").write_text(f"[drivers:transport:wsgi]\nport = {port}\n")
     log = home / "service.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "zaqar_redis.cli.main", "serve"],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    process = servers.start_logged([*ZAQAR_REDIS, "serve"], log)
     with servers.watched(process, port, log) as running:
         yield running
 

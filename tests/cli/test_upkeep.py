@@ -11,11 +11,10 @@ import pytest
 
 from tests.support import servers
 from tests.support.command_line import CommandLine, without_store
+from tests.support.servers import RedisServer
 
 
-def test_check_finds_and_repairs_damage(
-    store_shell: CommandLine, server: servers.RedisServer
-) -> None:
+def test_check_finds_and_repairs_damage(store_shell: CommandLine, server: RedisServer) -> None:
     store_shell.done("message", "post", "orders", "one", "two")
     assert store_shell.shown("check") == []
     with server.client() as client:
@@ -59,9 +58,7 @@ def test_pool_named_as_storage_is_checked_alone(store_shell: CommandLine) -> Non
         assert "store one is away: what is there was not checked" in outcome.stderr
 
 
-def test_sweep_deletes_expired_messages(
-    store_shell: CommandLine, server: servers.RedisServer
-) -> None:
+def test_sweep_deletes_expired_messages(store_shell: CommandLine, server: RedisServer) -> None:
     store_shell.done("message", "post", "orders", "one", "two", "--ttl", "60")
     assert store_shell.done("sweep") == "0 messages and claims swept\n"
     assert "sweeping" in store_shell.notices("sweep")
@@ -74,9 +71,7 @@ def test_sweep_deletes_expired_messages(
 
 
 @pytest.mark.nightly
-def test_unreachable_pool_is_reported_after_the_others(
-    store_shell: CommandLine, server: servers.RedisServer
-) -> None:
+def test_unreachable_pool_is_reported_after_the_others(store_shell: CommandLine) -> None:
     with servers.redis_server() as stopped:
         store_shell.done("pool", "create", "one", "--uri", stopped.uri)
     for command in ("check", "sweep"):
@@ -85,6 +80,6 @@ def test_unreachable_pool_is_reported_after_the_others(
         assert "one" in outcome.stdout + outcome.stderr
 
 
-def test_unreachable_store_is_reported(server: servers.RedisServer) -> None:
+def test_unreachable_store_is_reported() -> None:
     for command in ("check", "sweep"):
         assert "cannot be reached" in without_store().refused(command)

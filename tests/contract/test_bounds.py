@@ -301,18 +301,15 @@ def _expire_after(seconds: int, store: BlockingStore, names: Sequence[bytes], be
 
 
 @pytest.mark.parametrize("name", EXPIRING)
-def test_keys_with_redis_expiry_stay_within_documented_size_and_ttl(
+async def test_keys_with_redis_expiry_stay_within_documented_size_and_ttl(
     blocking: BlockingStore, name: str
 ) -> None:
     record, number = EXPIRING[name], 20
 
-    async def create_all() -> None:
-        async with keyspace.connected(blocking.uri, PATIENT) as client:
-            for each in range(number):
-                await record.make(blocking, client, each)
-
     began = time.monotonic()
-    asyncio.run(create_all())
+    async with keyspace.connected(blocking.uri, PATIENT) as client:
+        for each in range(number):
+            await record.make(blocking, client, each)
     of = [key for each in range(number) for key in record.keys(blocking.project, each)]
     assert _expire_after(record.seconds, blocking, of, began)
     assert 0 < used(blocking, *of) / number <= documented()[name]

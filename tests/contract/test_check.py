@@ -165,18 +165,25 @@ SUBSCRIBED: list[tuple[Callable[[ContractStore], Any], str, bool]] = [
 ]
 
 
+def assert_repaired(
+    store: ContractStore, damage: Callable[[ContractStore], Any], text: str
+) -> None:
+    """Asserts that a check finds a damage, and that its repair leaves nothing to find."""
+    assert findings(store) == []
+    damage(store)
+    found = findings(store)
+    assert text in " | ".join(finding.what for finding in found)
+    assert all(finding.mended for finding in findings(store, repair=True))
+    assert findings(store) == []
+
+
 @pytest.mark.parametrize(("damage", "text", "left"), SUBSCRIBED)
 def test_damaged_subscriptions_are_found_and_repaired(
     populated: ContractStore, damage: Callable[[ContractStore], Any], text: str, left: bool
 ) -> None:
     of_store = populated.subscriptions
     populated.run(of_store.create(populated.project, "q", HOOK, ttl=600, options={}))
-    assert findings(populated) == []
-    damage(populated)
-    found = findings(populated)
-    assert text in " | ".join(finding.what for finding in found)
-    assert all(finding.mended for finding in findings(populated, repair=True))
-    assert findings(populated) == []
+    assert_repaired(populated, damage, text)
     known = populated.run(of_store.find(populated.project, "q", HOOK))
     assert (known is not None) == left
     assert len(populated.run(of_store.list(populated.project, "q", "", 10)).items) == int(left)
@@ -210,12 +217,7 @@ def test_damaged_deliveries_are_found_and_repaired(
     delivering: ContractStore, damage: Callable[[ContractStore], Any], text: str
 ) -> None:
     id = _with_deliveries(delivering)
-    assert findings(delivering) == []
-    damage(delivering)
-    found = findings(delivering)
-    assert text in " | ".join(finding.what for finding in found)
-    assert all(finding.mended for finding in findings(delivering, repair=True))
-    assert findings(delivering) == []
+    assert_repaired(delivering, damage, text)
     assert _is_due(delivering)
     delivering.post("delivered", delay=0)
     (entries,) = delivering.command("XLEN", key_of(delivering, "deliveries"))

@@ -13,6 +13,8 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.records import Claim
 
+_TO_DEAD = {"_dead_letter_queue": "dead"}
+
 
 def _create_with_dead_letters(store: ContractStore, most: int = 2, **more: Any) -> None:
     store.create(_max_claim_count=most, _dead_letter_queue="dead", **more)
@@ -384,16 +386,11 @@ def test_pop_dead_letters_exhausted_messages(store: ContractStore) -> None:
     assert store.listed("dead") == ["old", "older"]
 
 
-def test_max_claim_count_without_dead_letter_queue_has_no_effect(store: ContractStore) -> None:
-    store.create(_max_claim_count=1)
-    store.post("a")
-    _claim_and_expire(store, 5)
-    assert names(store.claim().messages) == ["a"]
-
-
-@pytest.mark.parametrize("most", [-1, 0])
-def test_max_claim_count_below_one_has_no_effect(store: ContractStore, most: int) -> None:
-    store.create(_max_claim_count=most, _dead_letter_queue="dead")
+@pytest.mark.parametrize(("most", "dead_letters"), [(1, {}), (-1, _TO_DEAD), (0, _TO_DEAD)])
+def test_max_claim_count_without_dead_letter_queue_or_below_one_has_no_effect(
+    store: ContractStore, most: int, dead_letters: dict[str, str]
+) -> None:
+    store.create(_max_claim_count=most, **dead_letters)
     store.post("a")
     _claim_and_expire(store, 5)
     assert names(store.claim().messages) == ["a"]

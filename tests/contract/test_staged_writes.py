@@ -10,16 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.support import stores
 from tests.support.blocking import BlockingStore, both_pools, chunk_of
 from tests.support.clock import ManualClock
-from tests.support.stores import (
-    TTL,
-    PooledContractStore,
-    ProcessDied,
-    checked,
-    findings,
-    opened,
-)
 from zaqar_redis import errors
 from zaqar_redis.check_records import CheckResult
 from zaqar_redis.keyspace import keys
@@ -45,7 +38,7 @@ def publish(
     store: BlockingStore, token: str, chunk: int, *, name: str = "writer", size: int = 0
 ) -> bool:
     return store.stages.publish(
-        store.project, "q", name, token, chunk, size=size, default_ttl=TTL, encrypted=False
+        store.project, "q", name, token, chunk, size=size, default_ttl=stores.TTL, encrypted=False
     ).run()
 
 
@@ -122,7 +115,7 @@ class CrashAfterCalls:
 
     def call(self, call: RedisCommand) -> Any:
         if self._left == 0:
-            raise ProcessDied
+            raise stores.ProcessDied
         self._left -= 1
         return self._client.call(call)
 
@@ -136,7 +129,7 @@ def test_commit_killed_at_any_call_is_completed_by_replay(blocking: BlockingStor
         died = False
         try:
             commit(blocking, 0, "first")
-        except ProcessDied:
+        except stores.ProcessDied:
             died = True
         blocking.stages.client = blocking.client
         put(blocking, "again", ["a"], ["b", "c", "d"])
@@ -314,8 +307,8 @@ def test_staging_in_a_queue_under_move_lock_is_refused(blocking: BlockingStore) 
 
 def test_checker_accepts_staged_chunks(blocking: BlockingStore) -> None:
     def found() -> CheckResult:
-        with opened(blocking.uri, blocking.project) as store:
-            (one,) = [each for each in checked(store) if each.project == blocking.project]
+        with stores.opened(blocking.uri, blocking.project) as store:
+            (one,) = [each for each in stores.checked(store) if each.project == blocking.project]
             return one
 
     put(blocking, "t", ["a"])
@@ -329,7 +322,7 @@ def test_checker_accepts_staged_chunks(blocking: BlockingStore) -> None:
     assert ":stages" in wrong.what
 
 
-def test_queue_with_staged_write_is_not_moved(pools: PooledContractStore) -> None:
+def test_queue_with_staged_write_is_not_moved(pools: stores.PooledContractStore) -> None:
     pools.post("first")
     catalogue = pools.driver.control.catalogue
     source, target = pools.route()
@@ -350,6 +343,6 @@ def test_queue_with_staged_write_is_not_moved(pools: PooledContractStore) -> Non
     put(target_store, "again", ["a"], ["b"])
     commit(target_store, 0, "again")
     assert target_store.bodies() == ["first", "a", "b"]
-    assert findings(pools) == []
+    assert stores.findings(pools) == []
     source_store.close()
     target_store.close()

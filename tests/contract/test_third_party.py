@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support import servers
+from tests.support import processes, servers
 
 PACKAGE = Path(__file__).parents[1] / "plugin_package"
 
@@ -93,11 +93,6 @@ def test_claim_can_wait_on_a_store_without_hints(http: httpx.Client) -> None:
     ],
 )
 def test_unusable_storage_configuration_fails_at_start(arguments: list[str], why: str) -> None:
-    outcome = subprocess.run(
-        [sys.executable, "-m", "zaqar_redis.cli.main", "serve", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    outcome = processes.run([*processes.ZAQAR_REDIS, "serve", *arguments])
     assert outcome.returncode != 0
     assert why in outcome.stderr

@@ -8,7 +8,7 @@ import json
 import uuid
 from typing import Any
 
-from tests.support import servers
+from tests.support.servers import RedisServer, RunningService
 from zaqar_redis.keyspace.script import Script
 
 
@@ -30,9 +30,7 @@ class PendingClaim:
 class LongPollClients:
     """Waiting clients of one queue; all are disconnected at the end of the context."""
 
-    def __init__(
-        self, service: servers.RunningService, project: str, queue: str, wait: int = 30
-    ) -> None:
+    def __init__(self, service: RunningService, project: str, queue: str, wait: int = 30) -> None:
         self._service = service
         self._project = project
         self._path = f"/v2/queues/{queue}/claims?limit=1&wait={wait}"
@@ -86,7 +84,7 @@ async def answer_of(reader: asyncio.StreamReader) -> tuple[int, Any]:
     return int(status.split()[1]), json.loads(body) if body else None
 
 
-def record_commands(redis: servers.RedisServer) -> None:
+def record_commands(redis: RedisServer) -> None:
     """Lets Redis record commands from now on, more than a test has."""
     with redis.client() as console:
         console.config_set("slowlog-max-len", 100_000)
@@ -94,7 +92,7 @@ def record_commands(redis: servers.RedisServer) -> None:
         console.slowlog_reset()
 
 
-def recorded_claims(redis: servers.RedisServer) -> int:
+def recorded_claims(redis: RedisServer) -> int:
     """Returns how many claims were tried since `record_commands`.
 
     Not how many scripts were run: a service runs some each second, whatever its clients do.
@@ -104,7 +102,7 @@ def recorded_claims(redis: servers.RedisServer) -> int:
         return sum(each["command"].startswith(call) for each in console.slowlog_get(100_000))
 
 
-async def settled(redis: servers.RedisServer, least: int) -> int:
+async def settled(redis: RedisServer, least: int) -> int:
     """Returns `recorded_claims`, once they are at least *least* and no longer grow."""
     async with asyncio.timeout(60):
         before, now = -1, recorded_claims(redis)

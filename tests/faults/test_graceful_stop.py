@@ -13,8 +13,14 @@ from tests.support import servers
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_long_polls_are_answered_at_the_stop(number: signal.Signals, project: str) -> None:
-    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
+async def test_long_polls_are_answered_at_the_stop(number: signal.Signals, project: str) -> None:
+    # Both a long poll without a response and the kill of a hanging service take longer than
+    # the test.
+    options = {"transport": {"max_wait": 300}, "server": {"graceful_timeout": 300}}
+    with (
+        servers.redis_server() as redis,
+        servers.service(redis.uri, workers=2, options=options) as service,
+    ):
         polls.record_commands(redis)
         async with polls.LongPollClients(service, project, "q", wait=300) as crowd:
             waiting = await crowd.claim(20)
@@ -24,17 +30,8 @@ def test_long_polls_are_answered_at_the_stop(number: signal.Signals, project: st
             assert {status for status, _ in answers} == {204}
             await asyncio.to_thread(service.process.wait, 60)
 
-    # Both a long poll without a response and the kill of a hanging service take longer than
-    # the test.
-    options = {"transport": {"max_wait": 300}, "server": {"graceful_timeout": 300}}
-    with (
-        servers.redis_server() as redis,
-        servers.service(redis.uri, workers=2, options=options) as service,
-    ):
-        asyncio.run(scenario(redis, service))
 
-
-def test_posts_in_progress_are_finished(project: str) -> None:
+async def test_posts_in_progress_are_finished(project: str) -> None:
     """Redis is paused when the stop begins; the posts are answered when it resumes."""
     document = b'{"messages": [{"body": "kept"}]}'
 
@@ -48,25 +45,22 @@ def test_posts_in_progress_are_finished(project: str) -> None:
         await writer.wait_closed()
         return status
 
-    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
-        redis.signal(signal.SIGSTOP)
-        sent = asyncio.Semaphore(0)
-        posts = [asyncio.create_task(posted(service, sent)) for _ in range(20)]
-        for _ in range(20):
-            await sent.acquire()
-        # The service reads in the order in which connections came.
-        await asyncio.to_thread(servers.wait_for, service.answers, "the posts to be read")
-        service.process.send_signal(signal.SIGTERM)
-        await asyncio.sleep(1)
-        redis.signal(signal.SIGCONT)
-        assert await asyncio.wait_for(asyncio.gather(*posts), 60) == [201] * 20
-        await asyncio.to_thread(service.process.wait, 60)
-
     # No post times out while Redis is paused.
     options = {"redis": {"timeout": 300}, "server": {"graceful_timeout": 300}}
     with servers.redis_server() as redis:
         with servers.service(redis.uri, options=options) as service:
-            asyncio.run(scenario(redis, service))
+            redis.signal(signal.SIGSTOP)
+            sent = asyncio.Semaphore(0)
+            posts = [asyncio.create_task(posted(service, sent)) for _ in range(20)]
+            for _ in range(20):
+                await sent.acquire()
+            # The service reads in the order in which connections came.
+            await asyncio.to_thread(servers.wait_for, service.answers, "the posts to be read")
+            service.process.send_signal(signal.SIGTERM)
+            await asyncio.sleep(1)
+            redis.signal(signal.SIGCONT)
+            assert await asyncio.wait_for(asyncio.gather(*posts), 60) == [201] * 20
+            await asyncio.to_thread(service.process.wait, 60)
         with servers.service(redis.uri, options=load.OPTIONS) as service:
             assert load.held(service, project, "q") == ["kept"] * 20
 

@@ -34,8 +34,10 @@ def connections(redis: servers.RedisServer) -> set[int]:
         return {int(each["id"]) for each in console.client_list()} - {console.client_id()}
 
 
-def test_one_message_wakes_one_of_many_long_polls(project: str) -> None:
-    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
+async def test_one_message_wakes_one_of_many_long_polls(project: str) -> None:
+    # Longer than the test, on a busy machine too.
+    options = {"transport": {"max_wait": 300}}
+    with servers.redis_server() as redis, servers.service(redis.uri, options=options) as service:
         polls.record_commands(redis)
         async with polls.LongPollClients(service, project, "q", wait=300) as clients:
             await clients.claim(1)
@@ -64,14 +66,11 @@ def test_one_message_wakes_one_of_many_long_polls(project: str) -> None:
             await asyncio.to_thread(post, service, project, 20)
             await polls.answered(clients.polls, 25)
 
-    # Longer than the test, on a busy machine too.
+
+async def test_disconnected_long_poll_takes_no_message(project: str) -> None:
+    # Longer than the test waits: only hints end a long poll.
     options = {"transport": {"max_wait": 300}}
     with servers.redis_server() as redis, servers.service(redis.uri, options=options) as service:
-        asyncio.run(scenario(redis, service))
-
-
-def test_disconnected_long_poll_takes_no_message(project: str) -> None:
-    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
         polls.record_commands(redis)
         async with polls.LongPollClients(service, project, "q", wait=300) as clients:
             leaving = await clients.claim(20)
@@ -92,17 +91,12 @@ def test_disconnected_long_poll_takes_no_message(project: str) -> None:
         found = await asyncio.to_thread(stats, service, project)
         assert (found["claimed"], found["free"]) == (1, 1)
 
-    # Longer than the test waits: only hints end a long poll.
-    options = {"transport": {"max_wait": 300}}
-    with servers.redis_server() as redis, servers.service(redis.uri, options=options) as service:
-        asyncio.run(scenario(redis, service))
-
 
 @pytest.mark.parametrize("workers", in_gate([1, 2], 2))
-def test_long_poll_disconnected_while_woken_passes_the_wakeup_on(
+async def test_long_poll_disconnected_while_woken_passes_the_wakeup_on(
     workers: int, project: str
 ) -> None:
-    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
+    with servers.redis_server() as redis, servers.service(redis.uri, workers=workers) as service:
         polls.record_commands(redis)
         for round_ in range(5):
             # A project of its own: messages claimed by a client that left too late stay held.
@@ -118,9 +112,6 @@ def test_long_poll_disconnected_while_woken_passes_the_wakeup_on(
                 )
                 await polls.answered(staying, len(staying))
                 assert {poll.answer.result()[0] for poll in staying} == {201}
-
-    with servers.redis_server() as redis, servers.service(redis.uri, workers=workers) as service:
-        asyncio.run(scenario(redis, service))
 
 
 def test_long_polls_get_messages_whose_delay_ended(project: str) -> None:

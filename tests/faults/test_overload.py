@@ -82,8 +82,9 @@ def test_requests_over_store_backlog_are_refused(
             assert post(service, project, "last").status_code == 201
 
 
-def test_long_polls_over_the_limit_are_refused(redis_server: Backend, project: str) -> None:
-    async def scenario(service: servers.RunningService) -> None:
+async def test_long_polls_over_the_limit_are_refused(redis_server: Backend, project: str) -> None:
+    options = {"transport": {"max_waiting": 3}}
+    with servers.service(redis_server.uri, options=options) as service:
         async with polls.LongPollClients(service, project, "q") as clients:
             waiting = await clients.claim(5)
             await polls.answered(waiting, 2)
@@ -98,10 +99,6 @@ def test_long_polls_over_the_limit_are_refused(redis_server: Backend, project: s
                 await asyncio.to_thread(post, service, project, body)
             await polls.answered(again, 2)
             assert statuses(again) == [201] * 2
-
-    options = {"transport": {"max_waiting": 3}}
-    with servers.service(redis_server.uri, options=options) as service:
-        asyncio.run(scenario(service))
 
 
 def test_requests_in_flight_are_bounded_for_each_project_and_worker() -> None:
@@ -134,16 +131,13 @@ def test_requests_in_flight_are_bounded_for_each_project_and_worker() -> None:
             assert [post(service, "a", "y").status_code for _ in range(4)] == [201] * 4
 
 
-def test_requests_that_wait_for_messages_leave_room_for_others(redis_server: Backend) -> None:
-    async def scenario(service: servers.RunningService) -> None:
+async def test_requests_that_wait_for_messages_leave_room_for_others(redis_server: Backend) -> None:
+    bounds: dict[str, dict[str, object]]
+    bounds = {"server": {"max_in_flight": 5, "max_in_flight_project": 5}}
+    with servers.service(redis_server.uri, options=load.OPTIONS | bounds) as service:
         async with polls.LongPollClients(service, "p", "empty") as clients:
             waiting = await clients.claim(5)
             async with asyncio.timeout(60):
                 while await asyncio.to_thread(lambda: post(service, "p", "x").status_code) != 201:
                     pass
             assert statuses(waiting) in ([], [503] * len(statuses(waiting)))
-
-    bounds: dict[str, dict[str, object]]
-    bounds = {"server": {"max_in_flight": 5, "max_in_flight_project": 5}}
-    with servers.service(redis_server.uri, options=load.OPTIONS | bounds) as service:
-        asyncio.run(scenario(service))

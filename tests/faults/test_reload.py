@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -20,7 +19,7 @@ import httpx
 import pytest
 
 from tests.faults import load
-from tests.support import servers
+from tests.support import fixtures, servers
 from tests.support.raw_http import RawConnection, request
 from tests.support.ways import WAYS
 
@@ -118,10 +117,7 @@ def reload(service: servers.RunningService) -> None:
     )
 
 
-@pytest.fixture(scope="module")
-def store() -> Iterator[servers.RedisServer]:
-    with servers.redis_server() as redis:
-        yield redis
+store = fixtures.redis()
 
 
 @pytest.fixture(scope="module")
@@ -212,10 +208,10 @@ def test_reload_applies_what_has_changed_and_refuses_what_is_wrong(project: str)
 @pytest.mark.nightly
 def test_workers_that_do_not_start_leave_those_before_in_service(tmp_path: Path) -> None:
     port, log = servers.free_port(), tmp_path / "service.log"
-    with servers.redis_server() as redis, log.open("wb") as output:
+    with servers.redis_server() as redis:
         words = ["--bind", f"127.0.0.1:{port}", "--workers", "2", "--storage", redis.uri]
         command = [sys.executable, "-m", "tests.faults.failing_service", *words]
-        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        process = servers.start_logged(command, log)
         service = servers.RunningService(process, port, log)
         try:
             servers.wait_for(service.answers, "the service to start")

@@ -5,24 +5,20 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from tests.support import servers
-from tests.support.backends import Backend
+from tests.support import fixtures, servers
 
 _TIMEOUT = 1.0
 _CONNECTIONS = 8
 _PING = b"GET /v2/ping HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
-@pytest.fixture(scope="module")
-def strict(redis_server: Backend) -> Iterator[servers.RunningService]:
-    bounds = {"request_timeout": str(_TIMEOUT), "max_connections": str(_CONNECTIONS)}
-    with servers.service(redis_server.uri, options={"server": bounds}) as service:
-        yield service
+strict = fixtures.service(
+    {"server": {"request_timeout": str(_TIMEOUT), "max_connections": str(_CONNECTIONS)}}
+)
 
 
 def _connected(service: servers.RunningService, *sent: bytes) -> socket.socket:

@@ -87,8 +87,8 @@ def test_requests_to_a_paused_store_fail_within_the_timeout(project: str) -> Non
         servers.wait_for(lambda: post()[0] == 201, "service to resume")
 
 
-def test_partial_listing_has_names_of_a_lost_pool_in_order(project: str) -> None:
-    async def scenario(default: servers.RedisServer, lost: servers.RedisServer) -> None:
+async def test_partial_listing_has_names_of_a_lost_pool_in_order(project: str) -> None:
+    with servers.redis_server() as default, servers.redis_server() as lost:
         driver = pools.create(default.uri, default.uri, PATIENT_OPTIONS)
         await driver.start()
         listing = driver.queues.list_partially
@@ -125,12 +125,9 @@ def test_partial_listing_has_names_of_a_lost_pool_in_order(project: str) -> None
             await driver.queues.list(project, "", 100, None)
         await driver.close()
 
-    with servers.redis_server() as default, servers.redis_server() as lost:
-        asyncio.run(scenario(default, lost))
 
-
-def test_usage_counts_what_is_known_while_a_pool_is_lost(project: str) -> None:
-    async def scenario(default: servers.RedisServer, lost: servers.RedisServer) -> None:
+async def test_usage_counts_what_is_known_while_a_pool_is_lost(project: str) -> None:
+    with servers.redis_server(fsync="always") as lost, servers.redis_server() as default:
         driver = pools.create(default.uri, default.uri, PATIENT_OPTIONS)
         await driver.start()
 
@@ -165,9 +162,6 @@ def test_usage_counts_what_is_known_while_a_pool_is_lost(project: str) -> None:
         assert (new.usage.queues, new.usage.messages) == (4, 3)
         await driver.close()
 
-    with servers.redis_server(fsync="always") as lost, servers.redis_server() as default:
-        asyncio.run(scenario(default, lost))
-
 
 def test_flushed_scripts_and_data_are_no_errors(project: str) -> None:
     with servers.redis_server() as redis, servers.service(redis.uri, workers=2) as service:
@@ -180,10 +174,10 @@ def test_flushed_scripts_and_data_are_no_errors(project: str) -> None:
         assert clients.statuses[503] == clients.statuses[500] == clients.broken == 0
 
 
-def test_long_polls_are_woken_again_after_a_store_outage(project: str) -> None:
+async def test_long_polls_are_woken_again_after_a_store_outage(project: str) -> None:
     """Hints wake long polls as before the outage, not only the slow poll."""
 
-    async def watched(redis: servers.RedisServer) -> None:
+    with servers.redis_server() as redis:
         driver = create(redis.uri, {"timeout": 1.0})
         await driver.start()
         hinted = asyncio.Event()
@@ -206,9 +200,6 @@ def test_long_polls_are_woken_again_after_a_store_outage(project: str) -> None:
                 await asyncio.wait_for(hinted.wait(), 60)
         finally:
             await driver.close()
-
-    with servers.redis_server() as redis:
-        asyncio.run(watched(redis))
 
 
 def test_replies_just_after_the_timeout_do_not_break_the_connection() -> None:

@@ -12,9 +12,10 @@ import httpx
 import pytest
 
 from tests.keystone.receivers import TokenReceiver
-from tests.support import servers
+from tests.support import fixtures, servers
 from tests.support.keystone import RunningKeystone
 from tests.support.keystone import keystone as running_keystone
+from tests.support.servers import RedisServer, RunningService
 from tests.support.tiers import in_gate
 from tests.support.ways import WAYS
 
@@ -32,18 +33,12 @@ def keystone() -> Iterator[RunningKeystone]:
         yield running
 
 
-@pytest.fixture(scope="session")
-def own_store() -> Iterator[servers.RedisServer]:
-    """Of the services beside Keystone: their pools are not those of other tests."""
-    with servers.redis_server() as server:
-        yield server
+#: Of the services beside Keystone: their pools are not those of other tests.
+own_store = fixtures.redis("session")
 
 
-@pytest.fixture(scope="session")
-def pool_store() -> Iterator[servers.RedisServer]:
-    """A store that no service has used as its own."""
-    with servers.redis_server() as server:
-        yield server
+#: A store that no service has used as its own.
+pool_store = fixtures.redis("session")
 
 
 def options_of_service(keystone: RunningKeystone, **more: object) -> dict[str, dict[str, object]]:
@@ -59,9 +54,7 @@ def options_of_service(keystone: RunningKeystone, **more: object) -> dict[str, d
 
 
 @pytest.fixture(scope="session")
-def beside(
-    keystone: RunningKeystone, own_store: servers.RedisServer
-) -> Iterator[servers.RunningService]:
+def beside(keystone: RunningKeystone, own_store: RedisServer) -> Iterator[RunningService]:
     """A service beside Keystone, and in its catalogue."""
     with servers.service(own_store.uri, options=options_of_service(keystone)) as running:
         keystone.add_endpoint(running.url)
@@ -109,15 +102,13 @@ def http() -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(params=in_gate(WAYS))
-def api(
-    http: httpx.Client, beside: servers.RunningService, request: pytest.FixtureRequest
-) -> TokenClient:
+def api(http: httpx.Client, beside: RunningService, request: pytest.FixtureRequest) -> TokenClient:
     """A client whose requests take the fast path, and one whose requests take the ASGI path."""
     return TokenClient(http, beside.url, WAYS[request.param])
 
 
 @pytest.fixture
-def hot(http: httpx.Client, beside: servers.RunningService) -> TokenClient:
+def hot(http: httpx.Client, beside: RunningService) -> TokenClient:
     return TokenClient(http, beside.url, {})
 
 

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import cast
+
+from tests.support.http_handlers import QuietHandler
 
 
 class TokenReceiver(ThreadingHTTPServer):
@@ -18,13 +20,9 @@ class TokenReceiver(ThreadingHTTPServer):
         self.statuses: list[int] = []
 
 
-class _ReceiverHandler(BaseHTTPRequestHandler):
+class _ReceiverHandler(QuietHandler):
     def do_POST(self) -> None:
         receiver = cast(TokenReceiver, self.server)
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.body()
         receiver.received.append((self.path, self.headers["X-Auth-Token"]))
-        self.send_response(receiver.statuses.pop(0) if receiver.statuses else 204)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """It is no output of tests."""
+        self.answer(receiver.statuses.pop(0) if receiver.statuses else 204)

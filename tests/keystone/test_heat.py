@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ import pytest
 
 from tests.keystone.conftest import TokenClient
 from tests.support import servers
+from tests.support.http_handlers import QuietHandler
 from tests.support.keystone import PASSWORD, RunningKeystone
 from tests.upstream.test_upstream import PREVIOUS
 
@@ -32,27 +33,18 @@ class WorkflowService(ThreadingHTTPServer):
         self.posted: list[tuple[str, str, Any]] = []
 
 
-class _WorkflowHandler(BaseHTTPRequestHandler):
+class _WorkflowHandler(QuietHandler):
     def do_GET(self) -> None:
         found = self.path.partition("?")[0] == f"/v2/workflows/{_WORKFLOW}"
-        self._answer(200 if found else 404, {"id": _WORKFLOW, "name": "orders", "input": ""})
+        self._show(200 if found else 404, {"id": _WORKFLOW, "name": "orders", "input": ""})
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        posted = self.path, self.headers["X-Auth-Token"], body
+        posted = self.path, self.headers["X-Auth-Token"], json.loads(self.body())
         cast(WorkflowService, self.server).posted.append(posted)
-        self._answer(201, {})
+        self._show(201, {})
 
-    def _answer(self, status: int, document: Any) -> None:
-        body = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """It is no output of tests."""
+    def _show(self, status: int, document: Any) -> None:
+        self.answer(status, json.dumps(document).encode(), Content_Type="application/json")
 
 
 class HeatStack:

@@ -19,6 +19,7 @@ import pytest
 from tests.keystone.conftest import TokenClient, options_of_service
 from tests.support import servers
 from tests.support.keystone import RunningKeystone
+from tests.support.servers import RedisServer, RunningService
 from tests.support.tiers import in_gate
 from zaqar_redis import auth, errors
 from zaqar_redis import conf as configuration
@@ -33,9 +34,7 @@ _IMPATIENT: dict[str, object] = {"http_connect_timeout": 1, "http_request_max_re
 
 
 @pytest.fixture(scope="module")
-def beside(
-    keystone: RunningKeystone, own_store: servers.RedisServer
-) -> Iterator[servers.RunningService]:
+def beside(keystone: RunningKeystone, own_store: RedisServer) -> Iterator[RunningService]:
     """A service that does not wait long for Keystone."""
     options = options_of_service(keystone, **_IMPATIENT)
     with servers.service(own_store.uri, options=options) as running:
@@ -43,9 +42,7 @@ def beside(
 
 
 @pytest.fixture(scope="module")
-def uncached(
-    keystone: RunningKeystone, own_store: servers.RedisServer
-) -> Iterator[servers.RunningService]:
+def uncached(keystone: RunningKeystone, own_store: RedisServer) -> Iterator[RunningService]:
     """A service without a cache: of its two memcacheds one is down, and one hangs."""
     with socket.create_server(("127.0.0.1", 0)) as hanging:
         ports = servers.free_port(), hanging.getsockname()[1]
@@ -85,7 +82,7 @@ def without_keystone(
 def test_without_keystone_warm_tokens_are_served_and_cold_ones_get_503(
     hot: TokenClient,
     keystone: RunningKeystone,
-    beside: servers.RunningService,
+    beside: RunningService,
     without_keystone: Callable[[], None],
 ) -> None:
     warm, cold = keystone.token("member"), [keystone.token("member") for _ in range(3)]
@@ -116,7 +113,7 @@ def test_without_keystone_warm_tokens_are_served_and_cold_ones_get_503(
 
 
 def test_a_cold_token_stalls_nobody(
-    hot: TokenClient, keystone: RunningKeystone, beside: servers.RunningService
+    hot: TokenClient, keystone: RunningKeystone, beside: RunningService
 ) -> None:
     warm, cold = keystone.token("member"), keystone.token("member")
     _warm(hot, warm)
@@ -139,7 +136,7 @@ def test_a_cold_token_stalls_nobody(
 
 @pytest.mark.nightly
 def test_a_revoked_token_is_refused_once_it_is_asked_for_again(
-    http: httpx.Client, keystone: RunningKeystone, uncached: servers.RunningService
+    http: httpx.Client, keystone: RunningKeystone, uncached: RunningService
 ) -> None:
     api = TokenClient(http, uncached.url, {})
     revoked, without_role = keystone.token("member"), keystone.token("leaver")
@@ -167,20 +164,15 @@ def validator(keystone: RunningKeystone, tmp_path: Path) -> Create:
     return create
 
 
-def test_a_warm_token_is_known_in_every_thread(
+async def test_a_warm_token_is_known_in_every_thread(
     keystone: RunningKeystone, validator: Create
 ) -> None:
     found, token = validator(), keystone.token("member")
     identity, _ = found.validate(token)
     asked = keystone.validations()
 
-    async def validate_everywhere() -> list[str]:
-        results = await asyncio.gather(
-            *(asyncio.to_thread(found.validate, token) for _ in range(20))
-        )
-        return [each.user for each, _ in results]
-
-    assert asyncio.run(validate_everywhere()) == [identity.user] * 20
+    results = await asyncio.gather(*(asyncio.to_thread(found.validate, token) for _ in range(20)))
+    assert [each.user for each, _ in results] == [identity.user] * 20
     assert keystone.validations() == asked
 
 
@@ -239,72 +231,61 @@ class TokenRequest(NamedTuple):
         return b""
 
 
-def test_requests_with_one_cold_token_ask_keystone_once(
+async def test_requests_with_one_cold_token_ask_keystone_once(
     keystone: RunningKeystone, validator: Create
 ) -> None:
     # Without a cache each question would reach Keystone.
     request = TokenRequest({b"x-auth-token": keystone.token("member").encode()})
 
-    async def identify() -> set[str]:
-        strategy = KeystoneStrategy(validator(token_cache_time=-1))
-        await strategy.start()
-        found = await asyncio.gather(*(strategy.identify(request) for _ in range(20)))  # type: ignore[arg-type]  # none is known yet
-        await strategy.close()
-        return {identity.project for identity in found}
-
     asked = keystone.validations()
-    assert asyncio.run(identify()) == {keystone.projects["blue"]}
+    strategy = KeystoneStrategy(validator(token_cache_time=-1))
+    await strategy.start()
+    found = await asyncio.gather(*(strategy.identify(request) for _ in range(20)))  # type: ignore[arg-type]  # none is known yet
+    await strategy.close()
+    assert {identity.project for identity in found} == {keystone.projects["blue"]}
     assert keystone.validations() == asked + 1
 
 
-def test_a_request_that_ends_does_not_end_the_question_of_others(
+async def test_a_request_that_ends_does_not_end_the_question_of_others(
     keystone: RunningKeystone, validator: Create
 ) -> None:
     request = TokenRequest({b"x-auth-token": keystone.token("member").encode()})
 
-    async def identify() -> str:
-        strategy = KeystoneStrategy(validator())
-        first, second = (asyncio.ensure_future(strategy.identify(request)) for _ in range(2))  # type: ignore[arg-type]  # none is known yet
-        await asyncio.sleep(0)
-        first.cancel()
-        return (await second).project
-
-    assert asyncio.run(identify()) == keystone.projects["blue"]
+    strategy = KeystoneStrategy(validator())
+    first, second = (asyncio.ensure_future(strategy.identify(request)) for _ in range(2))  # type: ignore[arg-type]  # none is known yet
+    await asyncio.sleep(0)
+    first.cancel()
+    assert (await second).project == keystone.projects["blue"]
 
 
-def test_keystone_that_is_back_is_not_asked_what_nobody_waits_for(
+async def test_keystone_that_is_back_is_not_asked_what_nobody_waits_for(
     keystone: RunningKeystone, validator: Create
 ) -> None:
     late, new = [keystone.token("member") for _ in range(40)], keystone.token("member")
-
     asked = keystone.validations()
+    strategy = KeystoneStrategy(validator(http_connect_timeout=1))
 
-    async def identify() -> set[type]:
-        strategy = KeystoneStrategy(validator(http_connect_timeout=1))
+    async def ask(token: str) -> str:
+        request = TokenRequest({b"x-auth-token": token.encode()})
+        found = await strategy.identify(request)  # type: ignore[misc]  # it is new
+        return str(found.project)
 
-        async def ask(token: str) -> str:
-            request = TokenRequest({b"x-auth-token": token.encode()})
-            found = await strategy.identify(request)  # type: ignore[misc]  # it is new
-            return str(found.project)
-
-        keystone.pause()
-        try:
-            found = await asyncio.gather(*map(ask, late), return_exceptions=True)
-        finally:
-            keystone.resume()
-        while True:
-            with contextlib.suppress(errors.Unavailable):  # it may be slow at first
-                assert await ask(new) == keystone.projects["blue"]
-                break
-        # Those that threads had begun, and one or some of the new token.
-        assert keystone.validations() - asked < len(late) - _THREADS
-        return {type(each) for each in found}
-
-    assert asyncio.run(identify()) == {errors.Unavailable}
+    keystone.pause()
+    try:
+        found = await asyncio.gather(*map(ask, late), return_exceptions=True)
+    finally:
+        keystone.resume()
+    while True:
+        with contextlib.suppress(errors.Unavailable):  # it may be slow at first
+            assert await ask(new) == keystone.projects["blue"]
+            break
+    # Those that threads had begun, and one or some of the new token.
+    assert keystone.validations() - asked < len(late) - _THREADS
+    assert {type(each) for each in found} == {errors.Unavailable}
 
 
 def test_memcacheds_that_are_down_and_hang_let_only_valid_tokens_in(
-    http: httpx.Client, keystone: RunningKeystone, uncached: servers.RunningService
+    http: httpx.Client, keystone: RunningKeystone, uncached: RunningService
 ) -> None:
     api = TokenClient(http, uncached.url, {})
     for token in [keystone.token("member") for _ in range(4)]:  # some for each memcached

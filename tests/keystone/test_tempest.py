@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.support import processes
 from tests.support.keystone import PASSWORD, REGION, RunningKeystone
 from tests.upstream.test_upstream import PREVIOUS
 
@@ -46,14 +46,9 @@ _TESTS = "zaqar_tempest_plugin.tests"
 def test_tempest_passes(keystone: RunningKeystone, tmp_path: Path) -> None:
     options = {"folder": tmp_path, "password": PASSWORD, "keystone": keystone.url, "region": REGION}
     (tmp_path / "tempest.conf").write_text(_OPTIONS.format(**options))
-    outcome = subprocess.run(
-        [PREVIOUS, "-m", "testtools.run", "discover", "-s", _TESTS],
-        cwd=tmp_path,
-        env=os.environ | {"TEMPEST_CONFIG_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=500,
-    )
+    command = [PREVIOUS, "-m", "testtools.run", "discover", "-s", _TESTS]
+    environment = os.environ | {"TEMPEST_CONFIG_DIR": str(tmp_path)}
+    outcome = processes.run(command, timeout=500, cwd=tmp_path, env=environment)
     said = outcome.stdout + outcome.stderr
     assert outcome.returncode == 0, said
     ran = re.search(r"^Ran (\d+) tests", said, re.MULTILINE)

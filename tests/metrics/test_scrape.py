@@ -16,6 +16,7 @@ from tests.support import servers
 from tests.support.backends import Backend
 from tests.support.metrics import Scraper, measured_service
 from tests.support.notifiers import notifier
+from tests.support.servers import RunningService
 from zaqar_redis.metrics import definitions
 from zaqar_redis.metrics.merged import all_labels
 
@@ -23,9 +24,7 @@ POST = {"method": "POST", "route": "/v2/queues/{queue}/messages"}
 
 
 @pytest.fixture(scope="module")
-def measured(
-    redis_server: Backend,
-) -> Iterator[tuple[servers.RunningService, Scraper]]:
+def measured(redis_server: Backend) -> Iterator[tuple[RunningService, Scraper]]:
     options: dict[str, dict[str, object]] = {
         "metrics": {"queues": "chosen/named,chosen/z*", "queues_max": 2, "queues_interval": 1},
         "quota": {"messages": 1000},
@@ -34,13 +33,13 @@ def measured(
         yield running
 
 
-def _client(service: servers.RunningService, project: str) -> httpx.Client:
+def _client(service: RunningService, project: str) -> httpx.Client:
     headers = {"Client-ID": "3381af92-2b9e-11e3-b191-71861300734c", "X-Project-ID": project}
     return httpx.Client(base_url=f"{service.url}/v2", headers=headers, timeout=60)
 
 
 def test_requests_of_both_paths_are_counted_by_route_and_status(
-    measured: tuple[servers.RunningService, Scraper],
+    measured: tuple[RunningService, Scraper],
 ) -> None:
     service, scraper = measured
     for _ in range(9):
@@ -66,7 +65,7 @@ def test_requests_of_both_paths_are_counted_by_route_and_status(
 
 
 def test_stores_and_workers_are_shown_by_name(
-    measured: tuple[servers.RunningService, Scraper], redis_server: Backend
+    measured: tuple[RunningService, Scraper], redis_server: Backend
 ) -> None:
     _, scraper = measured
     for worker in ("1", "2"):
@@ -91,9 +90,7 @@ def test_stores_and_workers_are_shown_by_name(
 
 
 @pytest.mark.nightly
-def test_chosen_queues_are_shown_up_to_the_bound(
-    measured: tuple[servers.RunningService, Scraper],
-) -> None:
+def test_chosen_queues_are_shown_up_to_the_bound(measured: tuple[RunningService, Scraper]) -> None:
     service, scraper = measured
     with _client(service, "chosen") as client:
 
@@ -125,9 +122,7 @@ def test_chosen_queues_are_shown_up_to_the_bound(
     assert shown == {"named", "z1"}
 
 
-def test_refusals_are_counted_by_their_reason(
-    measured: tuple[servers.RunningService, Scraper],
-) -> None:
+def test_refusals_are_counted_by_their_reason(measured: tuple[RunningService, Scraper]) -> None:
     service, scraper = measured
     quota = scraper.value("quota_refusals_total", quota="messages")
     malformed = scraper.value("http_connections_rejected_total", status="400")
@@ -147,9 +142,7 @@ def test_refusals_are_counted_by_their_reason(
     scraper.wait_for("http_connections_rejected_total", malformed + 1, status="400")
 
 
-def test_channels_and_their_clients_are_counted(
-    measured: tuple[servers.RunningService, Scraper],
-) -> None:
+def test_channels_and_their_clients_are_counted(measured: tuple[RunningService, Scraper]) -> None:
     service, scraper = measured
     url = f"ws://127.0.0.1:{service.port}"
     with sockets.connect(f"{url}/v2/ws", subprotocols=None):
@@ -198,7 +191,7 @@ def _wait_until_closed(client: sockets.ClientConnection) -> None:
 
 
 def test_every_series_is_of_a_defined_metric_with_its_labels(
-    measured: tuple[servers.RunningService, Scraper],
+    measured: tuple[RunningService, Scraper],
 ) -> None:
     _, scraper = measured
     names = {
@@ -215,7 +208,7 @@ def test_every_series_is_of_a_defined_metric_with_its_labels(
 
 
 def test_port_in_use_is_an_error_at_the_start(
-    measured: tuple[servers.RunningService, Scraper], redis_server: Backend
+    measured: tuple[RunningService, Scraper], redis_server: Backend
 ) -> None:
     _, scraper = measured
     port = httpx.URL(scraper.url).port
@@ -228,7 +221,7 @@ def test_port_in_use_is_an_error_at_the_start(
 
 
 def test_clients_that_send_nothing_do_not_hold_up_others(
-    measured: tuple[servers.RunningService, Scraper],
+    measured: tuple[RunningService, Scraper],
 ) -> None:
     _, scraper = measured
     port = httpx.URL(scraper.url).port

@@ -7,15 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import servers
+from tests.support import fixtures, servers
 from tests.support.receivers import AnsweringEndpoint, answering_endpoint
 from tests.support.stores import ContractStore, opened
 
-
-@pytest.fixture
-def server() -> Iterator[servers.RedisServer]:
-    with servers.redis_server(fsync="always") as server:
-        yield server
+server = fixtures.redis("function", fsync="always")
 
 
 @pytest.fixture

@@ -8,11 +8,12 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from threading import Event
 from typing import Any
 
 from tests.support import servers
+from tests.support.http_handlers import QuietHandler
 
 
 class FaultEndpoint:
@@ -64,23 +65,18 @@ class FaultEndpoint:
 
 @contextlib.contextmanager
 def fault_endpoint() -> Iterator[FaultEndpoint]:
-    class _FaultHandler(BaseHTTPRequestHandler):
+    class _FaultHandler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            document = json.loads(self.body())
             messages = document.get("messages", [document])
             status = found.status(self.path, [each["body"] for each in messages])
             if not status:
                 self.close_connection = True
                 return
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
             with contextlib.suppress(ConnectionError):  # the notifier was killed meanwhile
-                self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
+                self.answer(status)
 
         def handle(self) -> None:
             with contextlib.suppress(ConnectionError):

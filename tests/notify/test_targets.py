@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from configparser import ConfigParser
 from importlib.metadata import EntryPoint
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conventions.files import ROOT
+from tests.support import processes
 from tests.support.targets import target_context
 from zaqar_redis.notify.targets import GROUP
 from zaqar_redis.notify.targets.http import HttpTarget
@@ -60,14 +60,8 @@ def test_target_is_imported_when_it_is_needed_and_one_that_fails_is_named(tmp_pa
     package.mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
     (package / "entry_points.txt").write_text(f"[{GROUP}]\nbroken = no_such_module:create\n")
-    done = subprocess.run(
-        [sys.executable, "-c", _NEEDED],
-        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    done = processes.run([sys.executable, "-c", _NEEDED], cwd=tmp_path, env=environment)
     assert done.stdout.splitlines() == [
         "True True False",
         "None",

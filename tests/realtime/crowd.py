@@ -171,6 +171,14 @@ class SubscriberFleet:
             await until(publisher.publish, "a publication to be acknowledged")
         await self.wait_until_all_received()
 
+    async def finish(
+        self, *, epochs: int = 1, members: Sequence[FleetClient] | None = None
+    ) -> None:
+        """Stops publishing; checks that nothing was lost, and that no member ever reconnected."""
+        await self.pause()
+        await self.check(epochs=epochs)
+        self.check_sockets(members)
+
     async def wait_until_all_received(self) -> None:
         async def all_received() -> bool:
             return all(

@@ -21,26 +21,12 @@ from centrifuge import Client
 from centrifuge.fossil import apply_delta
 from centrifuge.protocol import client_pb2
 
+from tests.realtime import sdk_client, streams
 from tests.realtime.crowd import until
 from tests.realtime.peers import JsonPeer, PeerIdentity, ProtobufPeer, ProtocolPeer, field
-from tests.realtime.sdk_client import (
-    IGNORE_UNCLOSED_SOCKETS,
-    KEY,
-    SECRET,
-    SubscriptionRecorder,
-    token,
-)
-from tests.realtime.streams import (
-    EMULATED,
-    UNIDIRECTIONAL,
-    StreamingClient,
-    connect,
-    disconnect,
-    lines,
-)
 from tests.support.servers import RunningService
 
-pytestmark = IGNORE_UNCLOSED_SOCKETS
+pytestmark = sdk_client.IGNORE_UNCLOSED_SOCKETS
 
 _MAY: dict[str, object] = {
     "allow_subscribe_for_client": True,
@@ -54,8 +40,8 @@ FORMATS = {"json": "json", "object": "json_object", "binary": "binary"}
 OPTIONS: dict[str, dict[str, object]] = {
     "channels": _MAY
     | {
-        "token_hmac_secret_key": SECRET,
-        "api_key": KEY,
+        "token_hmac_secret_key": sdk_client.SECRET,
+        "api_key": sdk_client.KEY,
         "namespaces": f"kept,delta,present,{','.join(FORMATS)}",
     },
     "channels:kept": _MAY | _KEPT,
@@ -83,7 +69,7 @@ def channel(namespace: str = "") -> str:
 
 
 def api(service: RunningService, method: str, body: bytes | str) -> Any:
-    headers = {"X-API-Key": KEY}
+    headers = {"X-API-Key": sdk_client.KEY}
     url = f"{service.url}/api/{method}"
     return httpx.post(url, content=body, headers=headers, timeout=60).json()
 
@@ -158,13 +144,13 @@ def test_binary_data_reach_protobuf_clients_and_disconnect_json_clients(
     assert "is not JSON" in service.log.read_text()
 
 
-@pytest.mark.parametrize("transport", [*EMULATED, *UNIDIRECTIONAL])
+@pytest.mark.parametrize("transport", [*streams.EMULATED, *streams.UNIDIRECTIONAL])
 def test_binary_data_end_http_streams_with_disconnect_push(
     service: RunningService, transport: str
 ) -> None:
-    name, emulated = channel(), transport in EMULATED
-    first = connect(name) if emulated else connect(name)["connect"]
-    with StreamingClient(service, transport, lines(first)) as stream:
+    name, emulated = channel(), transport in streams.EMULATED
+    first = streams.connect(name) if emulated else streams.connect(name)["connect"]
+    with streams.StreamingClient(service, transport, streams.lines(first)) as stream:
         stream.next()
         by_b64data(service, name, LINES)
         by_b64data(service, name, BINARY)
@@ -172,7 +158,7 @@ def test_binary_data_end_http_streams_with_disconnect_push(
     if emulated:
         pushed, last = pushed["push"], last["push"]
     assert pushed["pub"]["data"] == json.loads(TEXT)
-    assert last == disconnect(*INAPPROPRIATE)
+    assert last == streams.disconnect(*INAPPROPRIATE)
 
 
 def test_binary_history_is_read_and_recovered_unchanged(service: RunningService) -> None:
@@ -229,7 +215,7 @@ def test_server_api_returns_binary_data_as_base64(service: RunningService) -> No
     text, binary = found["publications"]
     assert (text["data"], "b64data" in text) == (json.loads(TEXT), False)
     assert (binary["data"], binary["b64data"], binary["offset"]) == (None, encoded, 2)
-    with cent.Client(f"{service.url}/api", KEY) as client:
+    with cent.Client(f"{service.url}/api", sdk_client.KEY) as client:
         # `data` is required, even beside `b64data`.
         client.publish(cent.PublishRequest(channel=name, data=None, b64data=encoded))
         kept = client.history(cent.HistoryRequest(channel=name, limit=-1)).publications
@@ -357,12 +343,12 @@ async def test_json_sdk_is_disconnected_at_first_binary_publication(
 ) -> None:
     url, name = f"ws://127.0.0.1:{service.port}/connection/websocket", channel("kept")
     events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
-    ann = Client(url, token=token("ann"), timeout=60)
-    cid = Client(url, token=token("cid"), timeout=60, use_protobuf=True)
+    ann = Client(url, token=sdk_client.token("ann"), timeout=60)
+    cid = Client(url, token=sdk_client.token("cid"), timeout=60, use_protobuf=True)
     recorders, subscriptions = [], []
     for client in (ann, cid):
         await client.connect()
-        recorders.append(SubscriptionRecorder(events))
+        recorders.append(sdk_client.SubscriptionRecorder(events))
         subscriptions.append(client.new_subscription(name, recorders[-1]))
         await subscriptions[-1].subscribe()
         await subscriptions[-1].ready(timeout=60)

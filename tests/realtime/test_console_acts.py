@@ -414,7 +414,7 @@ def test_move_of_many_is_stopped_and_begun_again(
 
 
 def test_connections_are_found_and_disconnected(
-    page: Page, service: servers.RunningService, project: str, api: Request
+    page: Page, service: servers.RunningService, project: str
 ) -> None:
     names = ["ann", "bob <b>&#39;", "x" * 120]
     with contextlib.ExitStack() as stack:

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.realtime.console_pages import KEY, Request, another_tab, api_of, post, signed_in, write
-from tests.support import servers
+from tests.support import fixtures, servers
 
 #: Every character that the name of a queue may have.
 NAME = "aZ09_.-" + "x" * 57
@@ -26,10 +26,7 @@ OPTIONS: dict[str, dict[str, object]] = {
 HASTY = OPTIONS | {"redis": {"timeout": 2, "connect_timeout": 2}}
 
 
-@pytest.fixture(scope="module")
-def store() -> Iterator[servers.RedisServer]:
-    with servers.redis_server() as redis:
-        yield redis
+store = fixtures.redis()
 
 
 @pytest.fixture(scope="module")

@@ -40,9 +40,7 @@ async def test_redis_restart_with_data_loses_nothing() -> None:
             await fleet.wait_for_refused()
             await asyncio.to_thread(redis.start)
             await fleet.wait_for_acknowledged()
-        await fleet.pause()
-        await fleet.check()
-        fleet.check_sockets()
+        await fleet.finish()
 
 
 async def test_redis_restart_without_data_resubscribes_everybody() -> None:
@@ -52,9 +50,7 @@ async def test_redis_restart_without_data_resubscribes_everybody() -> None:
         await asyncio.to_thread(redis.start)
         await fleet.wait_for_epochs(2)
         await fleet.wait_for_acknowledged()
-        await fleet.pause()
-        await fleet.check(epochs=2)
-        fleet.check_sockets()
+        await fleet.finish(epochs=2)
 
 
 @pytest.mark.nightly
@@ -71,9 +67,7 @@ async def test_redis_restart_from_old_snapshot_resubscribes_everybody() -> None:
         await disconnected.client.connect()
         await fleet.wait_for_epochs(2)
         await fleet.wait_for_acknowledged()
-        await fleet.pause()
-        await fleet.check(epochs=2)
-        fleet.check_sockets(fleet.members[1:])
+        await fleet.finish(epochs=2, members=fleet.members[1:])
 
 
 async def test_paused_redis_loses_nothing() -> None:
@@ -83,9 +77,7 @@ async def test_paused_redis_loses_nothing() -> None:
         await fleet.wait_for_refused()
         redis.signal(signal.SIGCONT)
         await fleet.wait_for_acknowledged()
-        await fleet.pause()
-        await fleet.check()
-        fleet.check_sockets()
+        await fleet.finish()
 
 
 async def test_publications_lost_by_pubsub_are_recovered_by_position_check() -> None:
@@ -134,9 +126,7 @@ async def test_lost_shard_affects_only_its_channels() -> None:
                 assert fleet.publishers[other].refused == before == 0
                 await asyncio.to_thread(first.start)
                 await fleet.wait_for_acknowledged()
-                await fleet.pause()
-                await fleet.check()
-                fleet.check_sockets()
+                await fleet.finish()
 
 
 async def test_clients_of_a_killed_node_come_back_and_miss_nothing() -> None:
@@ -157,9 +147,7 @@ async def test_clients_of_a_killed_node_come_back_and_miss_nothing() -> None:
                     "the clients to reconnect",
                 )
                 await fleet.wait_for_acknowledged()
-            await fleet.pause()
-            await fleet.check()
-            fleet.check_sockets(others)
+            await fleet.finish(members=others)
 
             async def only_live_clients_are_present() -> bool:
                 for channel in crowd.CHANNELS:

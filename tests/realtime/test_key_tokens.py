@@ -15,7 +15,7 @@ from tests.auth import key_clients
 from tests.auth.key_clients import CLIENT, MESSAGES, IssuedKey, KeyOperator, key_operator
 from tests.realtime.sdk_client import SECRET
 from tests.realtime.streams import StreamingClient, lines
-from tests.support import servers
+from tests.support import fixtures, servers
 from tests.support.backends import Backend
 from tests.support.servers import RunningService
 
@@ -23,10 +23,7 @@ _OPTIONS = key_clients.OPTIONS | {"channels": {"token_hmac_secret_key": SECRET, 
 _INVALID = {"code": 3500, "reason": "invalid token"}
 
 
-@pytest.fixture(scope="module")
-def service(redis_server: Backend) -> Iterator[RunningService]:
-    with servers.service(redis_server.uri, options=_OPTIONS) as running:
-        yield running
+service = fixtures.service(_OPTIONS)
 
 
 @pytest.fixture(scope="module")

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
 
 from tests.realtime.conftest import RecordingEventHandler, engine
 from tests.realtime.crowd import until
-from tests.support import servers
+from tests.support import fixtures, servers
 from tests.support.buses import open_bus
 from zaqar_redis import clock
 from zaqar_redis.realtime.engine import HistoryOptions, Position
@@ -22,10 +21,7 @@ from zaqar_redis.realtime.engines.ordering import PublicationOrder
 KEEP = HistoryOptions(size=10_000, ttl=60, meta_ttl=600)
 
 
-@pytest.fixture(scope="module")
-def redis() -> Iterator[servers.RedisServer]:
-    with servers.redis_server() as running:
-        yield running
+redis = fixtures.redis()
 
 
 async def test_publications_of_two_nodes_arrive_in_the_order_of_the_history(

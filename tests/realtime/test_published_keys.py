@@ -7,8 +7,6 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import jwt
 import pytest
@@ -18,6 +16,7 @@ from jwt.algorithms import OKPAlgorithm
 from tests.realtime.test_session import NodeHarness, SessionClient, node_harness
 from tests.realtime.test_session import token as without_name
 from tests.support import servers
+from tests.support.http_handlers import QuietHandler, local_server
 from zaqar_redis.auth import jwks, tokens
 
 
@@ -31,19 +30,12 @@ class JwksServer:
         self.document: bytes | None = None
         publisher = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_GET(self) -> None:
                 publisher.request_count += 1
-                body = publisher.answer()
-                self.send_response(200)
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                self.answer(200, publisher.answer())
 
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = local_server(Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/keys"
 
     def answer(self) -> bytes:

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ from centrifuge import Client, DeltaType, codecs
 from centrifuge.fossil import apply_delta
 
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, SECRET, SubscriptionRecorder, token
-from tests.support import servers
-from tests.support.backends import Backend
+from tests.support import fixtures, processes, servers
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 
@@ -69,10 +67,7 @@ def sdk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return source
 
 
-@pytest.fixture(scope="module")
-def channels(redis_server: Backend) -> Iterator[servers.RunningService]:
-    with servers.service(redis_server.uri, workers=2, options=OPTIONS) as running:
-        yield running
+channels = fixtures.service(OPTIONS, workers=2)
 
 
 @pytest.mark.timeout(240)
@@ -129,17 +124,12 @@ async def test_centrifuge_python_reads_publications_from_deltas(
 def _run(sdk: Path, *options: str) -> subprocess.CompletedProcess[str]:
     # Helpers that pytest takes for tests.
     helpers = ("test_get_client_token", "test_get_subscription_token")
-    return subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "-q", "--timeout", "20", *options),
-            *(f"--deselect=tests/test_client.py::{name}" for name in helpers),
-            "tests/test_client.py",
-        ],
-        cwd=sdk,
-        capture_output=True,
-        text=True,
-        timeout=220,
-    )
+    command = [
+        *(sys.executable, "-m", "pytest", "-q", "--timeout", "20", *options),
+        *(f"--deselect=tests/test_client.py::{name}" for name in helpers),
+        "tests/test_client.py",
+    ]
+    return processes.run(command, timeout=220, cwd=sdk)
 
 
 def _number(output: str, what: str) -> int:

@@ -9,7 +9,6 @@ import io
 import json
 import signal
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -31,18 +30,14 @@ from tests.realtime.streams import (
     present,
     token,
 )
-from tests.support import servers
-from tests.support.backends import Backend
+from tests.support import fixtures, servers
 from tests.support.servers import RunningService
 
 OPTIONS = streams.PATIENT
 
 
-@pytest.fixture(scope="module")
-def pinging(redis_server: Backend) -> Iterator[RunningService]:
-    """A service whose first ping comes within a test."""
-    with servers.service(redis_server.uri, options=streams.OPTIONS) as running:
-        yield running
+#: A service whose first ping comes within a test.
+pinging = fixtures.service(streams.OPTIONS)
 
 
 def test_http_stream_sends_uncached_json_lines(service: RunningService) -> None:

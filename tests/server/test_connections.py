@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.server.exchanges import MESSAGES, kept, post
-from tests.support import servers
+from tests.support import fixtures, servers
 from tests.support.backends import Backend, subscribers
 from tests.support.raw_http import RawConnection, request
 from tests.support.tiers import in_gate
@@ -52,11 +51,7 @@ def test_connection_with_a_long_poll_is_not_idle(
 _TIMEOUT = 1.0
 
 
-@pytest.fixture(scope="module")
-def strict(redis_server: Backend) -> Iterator[servers.RunningService]:
-    bounds = {"request_timeout": str(_TIMEOUT)}
-    with servers.service(redis_server.uri, options={"server": bounds}) as made:
-        yield made
+strict = fixtures.service({"server": {"request_timeout": str(_TIMEOUT)}})
 
 
 @pytest.mark.parametrize("way", WAYS)

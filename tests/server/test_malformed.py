@@ -4,24 +4,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
-from tests.support import servers
-from tests.support.backends import Backend
+from tests.support import fixtures
 from tests.support.raw_http import RawConnection, request
+from tests.support.servers import RunningService
 
 _REQUEST = request("GET", "/v2/ping")
 #: The beginning of a ClientHello.
 _TLS = bytes.fromhex("16030100c2010000be0303")
 
 
-@pytest.fixture(scope="module")
-def service(redis_server: Backend) -> Iterator[servers.RunningService]:
-    options = {"server": {"request_timeout": "5", "max_connections": "1"}}
-    with servers.service(redis_server.uri, options=options) as made:
-        yield made
+service = fixtures.service({"server": {"request_timeout": "5", "max_connections": "1"}})
 
 
 def _refused(connection: RawConnection, status: int, *words: str) -> None:
@@ -33,7 +28,7 @@ def _refused(connection: RawConnection, status: int, *words: str) -> None:
     assert connection.rest() == b""
 
 
-def _lines(service: servers.RunningService, words: str) -> list[str]:
+def _lines(service: RunningService, words: str) -> list[str]:
     return [line for line in service.log.read_text().splitlines() if words in line]
 
 
@@ -47,7 +42,7 @@ def _lines(service: servers.RunningService, words: str) -> list[str]:
     ],
 )
 def test_malformed_requests_are_told_why_and_are_one_line_of_the_log(
-    service: servers.RunningService, sent: bytes, words: str
+    service: RunningService, sent: bytes, words: str
 ) -> None:
     for _ in range(5):
         with RawConnection(service.port) as connection:
@@ -57,9 +52,7 @@ def test_malformed_requests_are_told_why_and_are_one_line_of_the_log(
     assert "a request of 127.0.0.1 is not valid HTTP/1.1: " in line
 
 
-def test_upgrade_to_what_is_not_spoken_is_ignored_without_a_line(
-    service: servers.RunningService,
-) -> None:
+def test_upgrade_to_what_is_not_spoken_is_ignored_without_a_line(service: RunningService) -> None:
     with RawConnection(service.port) as connection:
         connection.send(
             request("GET", "/v2/ping", headers=[("Connection", "Upgrade"), ("Upgrade", "h2c")])
@@ -68,23 +61,19 @@ def test_upgrade_to_what_is_not_spoken_is_ignored_without_a_line(
     assert _lines(service, "pgrade") == []
 
 
-def test_large_head_is_told_how_large_it_may_be(service: servers.RunningService) -> None:
+def test_large_head_is_told_how_large_it_may_be(service: RunningService) -> None:
     with RawConnection(service.port) as connection:
         connection.send(b"GET /v2/ping HTTP/1.1\r\nX-Large: " + b"x" * 1024 * 1024)
         _refused(connection, 431, "64 KiB")
 
 
-def test_slow_request_is_told_which_option_it_took_too_long_for(
-    service: servers.RunningService,
-) -> None:
+def test_slow_request_is_told_which_option_it_took_too_long_for(service: RunningService) -> None:
     with RawConnection(service.port) as connection:
         connection.send(_REQUEST[:10])
         _refused(connection, 408, "[server] request_timeout")
 
 
-def test_connection_too_many_is_told_which_option_allows_more(
-    service: servers.RunningService,
-) -> None:
+def test_connection_too_many_is_told_which_option_allows_more(service: RunningService) -> None:
     with RawConnection(service.port) as first, RawConnection(service.port) as second:
         assert first.ask(_REQUEST).status == 204
         _refused(second, 503, "[server] max_connections")

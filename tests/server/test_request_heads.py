@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from tests.server.counted_app import KEY
 from tests.server.exchanges import DOCUMENT, MESSAGES, kept
 from tests.server.test_framing import upgrade
-from tests.support import servers
-from tests.support.backends import Backend
+from tests.support import fixtures, servers
 from tests.support.raw_http import CLIENT, RawAnswer, RawConnection, chunked, request
 from tests.support.ways import WAYS
 
@@ -34,10 +32,7 @@ _TARGETS = [
 Headers = list[tuple[str, str]]
 
 
-@pytest.fixture(scope="module")
-def service(redis_server: Backend) -> Iterator[servers.RunningService]:
-    with servers.service(redis_server.uri, options={"channels": {"api_key": KEY}}) as made:
-        yield made
+service = fixtures.service({"channels": {"api_key": KEY}})
 
 
 def refused(answer: RawAnswer, status: int, *words: str) -> None:

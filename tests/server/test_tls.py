@@ -8,7 +8,6 @@ import shutil
 import signal
 import socket
 import ssl
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -42,13 +41,7 @@ class TlsService:
         )
         command = [sys.executable, "-m", "zaqar_redis.cli.main", "serve"]
         command += ["--bind", f"127.0.0.1:{self.port}", "--storage", store]
-        with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*command, "--config-file", config],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        self.process = servers.start_logged([*command, "--config-file", config], self._log)
 
     def log(self) -> str:
         return self._log.read_text()
@@ -208,7 +201,7 @@ def test_reload_with_files_that_do_not_fit_is_refused(service: TlsService) -> No
     assert service.certificate() == before
 
 
-def test_commands_check_the_certificate_of_a_service(service: TlsService, tmp_path: Path) -> None:
+def test_commands_check_the_certificate_of_a_service(service: TlsService) -> None:
     to_service = CommandLine(["--url", service.url])
     trusting = CommandLine([*to_service.target_options, "--ca-file", str(service.folder / _BOTH)])
     assert trusting.done("queue", "create", "by-tls") == "by-tls\n"

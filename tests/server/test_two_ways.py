@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.server.counted_app import CALLS, KEY
-from tests.support import servers
-from tests.support.backends import Backend
+from tests.support import fixtures, servers
 from tests.support.raw_http import AnswerNormalizer, RawConnection, request
 from tests.support.ways import ASGI, HOT, WAYS
 
@@ -184,11 +183,7 @@ def test_life_of_queues_is_answered_alike(both: BothWays) -> None:
         both.ask("GET", queue)
 
 
-@pytest.fixture(scope="module")
-def channels(redis_server: Backend) -> Iterator[servers.RunningService]:
-    known = {"api_key": KEY, "history_size": 10, "history_ttl": 60}
-    with servers.service(redis_server.uri, options={"channels": known}) as made:
-        yield made
+channels = fixtures.service({"channels": {"api_key": KEY, "history_size": 10, "history_ttl": 60}})
 
 
 @pytest.mark.parametrize(

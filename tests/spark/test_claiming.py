@@ -294,27 +294,22 @@ def test_available_now_ends_despite_new_posts(store: SparkTestStore, start: Star
     assert set(claimable(store)) == {"later"}
 
 
-def test_recreated_queue_is_data_loss(store: SparkTestStore, start: Start) -> None:
+@pytest.mark.parametrize(
+    ("posted", "why"), [([[2]], "deleted and created again"), ([], 'the queue "q" was deleted')]
+)
+def test_deleted_and_recreated_queues_are_data_loss(
+    store: SparkTestStore, start: Start, posted: list[list[int]], why: str
+) -> None:
     store.post(1)
     query, tolerant = start(**CLAIM), start(failOnDataLoss=False, **CLAIM | {"group": "h"})
     query.trigger()
     tolerant.trigger()
     store.delete()
-    store.post(2)
-    with pytest.raises(DataLoss, match="deleted and created again"):
+    for bodies in posted:
+        store.post(*bodies)
+    with pytest.raises(DataLoss, match=why):
         query.plan()
-    assert values(tolerant.drain()) == [2]
-
-
-def test_deleted_queue_is_data_loss(store: SparkTestStore, start: Start) -> None:
-    store.post(1)
-    query, tolerant = start(**CLAIM), start(failOnDataLoss=False, **CLAIM | {"group": "h"})
-    query.trigger()
-    tolerant.trigger()
-    store.delete()
-    with pytest.raises(DataLoss, match=r"the queue \"q\" was deleted"):
-        query.plan()
-    assert tolerant.trigger() is None
+    assert [values(rows) for rows in iter(tolerant.trigger, None)] == posted
 
 
 def test_missing_claimed_queue_is_an_error(start: Start) -> None:

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import zaqar_redis
+from tests.support import processes
 
 #: What PySpark runs in a worker at the first use of a Python data source: it writes the
 #: number of formats, and the name and class of each.
@@ -30,14 +30,7 @@ for _ in range(read_int(told)):
 def test_format_is_found_from_any_working_directory(tmp_path: Path) -> None:
     assert not tmp_path.is_relative_to(Path(zaqar_redis.__file__).parents[1])
     without = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    found = subprocess.run(
-        [sys.executable, "-c", _LOOKED_UP],
-        cwd=tmp_path,
-        env=without,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    found = processes.run([sys.executable, "-c", _LOOKED_UP], cwd=tmp_path, env=without)
     assert found.stdout.splitlines() == ["zaqar zaqar_redis.spark.source ZaqarDataSource"], (
         f"of {zaqar_redis.__file__}: {found.stderr}"
     )

@@ -354,13 +354,7 @@ def test_write_id_without_idempotent_delivery_is_an_error(store: SparkTestStore)
         store.source(queue="q", writeId="load").writer(_BODY, overwrite=False)
 
 
-def test_reference_has_every_option_and_what_it_means() -> None:
-    meanings = reference.meanings_of_options()
-    assert all(meanings)
-    assert len(set(meanings)) == len(meanings)
-
-
-def test_reference_has_every_column_and_what_it_means() -> None:
-    meanings = reference.meanings_of_columns()
-    assert all(meanings)
-    assert len(set(meanings)) == len(meanings)
+def test_reference_has_every_option_and_column_and_what_it_means() -> None:
+    for meanings in (reference.meanings_of_options(), reference.meanings_of_columns()):
+        assert all(meanings)
+        assert len(set(meanings)) == len(meanings)

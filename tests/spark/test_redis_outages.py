@@ -12,18 +12,15 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from tests.spark.writing import StreamWrite, numbered, write_all
-from tests.support import servers
+from tests.support import fixtures, servers
 from tests.support.spark_reads import SimulatedQuery, SparkTestStore, columns, pickled, task, values
 from zaqar_redis import errors
 
 BODY = StructType([StructField("body", BinaryType())])
 
 
-@pytest.fixture
-def server() -> Iterator[servers.RedisServer]:
-    """A Redis that loses no acknowledged write when killed."""
-    with servers.redis_server(fsync="always") as started:
-        yield started
+#: A Redis that loses no acknowledged write when killed.
+server = fixtures.redis("function", fsync="always")
 
 
 @pytest.fixture

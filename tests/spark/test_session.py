@@ -268,16 +268,22 @@ def test_invalid_options_are_reported_before_any_task(
     _refused(spark, lambda: spark.read.format("zaqar").options(**given).load().collect(), why)
 
 
-def test_unwritable_column_is_named(spark: SparkSession, store: SparkTestStore) -> None:
-    frame = spark.range(3).selectExpr("id AS bodi")
-    writer = _with(frame.write.format("zaqar").mode("append"), store, {"queue": "q"})
-    _refused(spark, writer.save, 'unknown column "bodi"; what can be written is body BINARY')
-
-
-def test_overwrite_is_refused(spark: SparkSession, store: SparkTestStore) -> None:
-    frame = spark.range(3).selectExpr("to_json(struct(id)) AS body")
-    writer = _with(frame.write.format("zaqar").mode("overwrite"), store, {"queue": "q"})
-    _refused(spark, writer.save, "a queue can be appended to only: mode append")
+@pytest.mark.parametrize(
+    ("column", "mode", "why"),
+    [
+        ("id AS bodi", "append", 'unknown column "bodi"; what can be written is body BINARY'),
+        (
+            "to_json(struct(id)) AS body",
+            "overwrite",
+            "a queue can be appended to only: mode append",
+        ),
+    ],
+)
+def test_unwritable_column_and_overwrite_are_refused(
+    spark: SparkSession, store: SparkTestStore, column: str, mode: str, why: str
+) -> None:
+    frame = spark.range(3).selectExpr(column)
+    _refused(spark, _with(frame.write.format("zaqar").mode(mode), store, {"queue": "q"}).save, why)
 
 
 def test_invalid_row_is_reported(spark: SparkSession, store: SparkTestStore) -> None:

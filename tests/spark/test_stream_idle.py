@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import servers
+from tests.support import fixtures, servers
 from tests.support.spark_reads import SimulatedQuery, SparkTestStore, values
 from tests.support.tiers import in_gate
 from zaqar_redis.spark.reading import stream_planner
@@ -25,11 +25,8 @@ _WAYS = {
 }
 
 
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[servers.RedisServer]:
-    """A Redis without other clients."""
-    with servers.redis_server() as server:
-        yield server
+#: A Redis without other clients.
+own_server = fixtures.redis()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -13,7 +12,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from tests.spark.conftest import Start
 from tests.spark.writing import BatchWrite, StreamWrite, rows, schema_of, write_all
-from tests.support import servers
+from tests.support import fixtures, servers
 from tests.support.spark_reads import BatchRead, SparkTestStore, batch, values
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.spark.jobs import archive, arguments, migrate, running
@@ -24,10 +23,7 @@ NEWS = "topic:news"
 BODY = StructType([StructField("body", BinaryType())])
 
 
-@pytest.fixture
-def other_server() -> Iterator[servers.RedisServer]:
-    with servers.redis_server() as server:
-        yield server
+other_server = fixtures.redis("function")
 
 
 def create(store: SparkTestStore, name: str = "news", **metadata: int) -> None:

@@ -6,10 +6,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from tests.support.http_handlers import QuietHandler, local_server
 
 AnyValue = str | int
 
@@ -23,18 +24,12 @@ class Collector:
         self.resource: dict[str, AnyValue] = {}
         collector = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_POST(self) -> None:
-                data = self.rfile.read(int(self.headers["Content-Length"]))
-                collector.receive(data)
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+                collector.receive(self.body())
+                self.answer(200)
 
-            def log_message(self, *words: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self._server = local_server(Handler, port)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
 

@@ -118,14 +118,8 @@ class RunningKeystone:
         subprocess.run(command, check=True, capture_output=True, timeout=300)
 
     def start(self) -> None:
-        with (self._folder / "gunicorn.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [_program("gunicorn")],
-                cwd=self._folder,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        log = self._folder / "gunicorn.log"
+        self._process = servers.start_logged([_program("gunicorn")], log, cwd=self._folder)
         servers.wait_for(self._answers, "Keystone to start")
 
     def _answers(self) -> bool:

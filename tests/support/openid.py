@@ -8,13 +8,15 @@ import hashlib
 import json
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+
+from tests.support.http_handlers import QuietHandler, local_server
 
 AUDIENCE = "zaqar"
 #: of the console
@@ -46,18 +48,14 @@ class OpenIdProvider:
     def start(self) -> None:
         provider = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_GET(self) -> None:
                 provider.answer(self, urlsplit(self.path).query)
 
             def do_POST(self) -> None:
-                length = int(self.headers["content-length"])
-                provider.answer(self, self.rfile.read(length).decode())
+                provider.answer(self, self.body().decode())
 
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", self._port), Handler)
+        self._server = local_server(Handler, self._port)
         self._port = self._server.server_port
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.02}
@@ -118,12 +116,12 @@ class OpenIdProvider:
         }
         return {name: each for name, each in (known | claims).items() if each is not None}
 
-    def answer(self, request: BaseHTTPRequestHandler, form: str) -> None:
+    def answer(self, request: QuietHandler, form: str) -> None:
         path = urlsplit(request.path).path
         self.requests[path] = self.requests.get(path, 0) + 1
         given = {name: values[0] for name, values in parse_qs(form).items()}
         body: dict[str, Any] = {}
-        status, headers = 200, {"access-control-allow-origin": "*"}
+        status, headers = 200, {"Access_Control_Allow_Origin": "*"}
         if path == "/.well-known/openid-configuration":
             names = ("authorization_endpoint", "token_endpoint", "jwks_uri")
             body = {"issuer": self.issuer} | {name: f"{self.issuer}/{name}" for name in names}
@@ -134,12 +132,12 @@ class OpenIdProvider:
             assert given["code_challenge_method"] == "S256"
             self._signed_in[_CODE] = [given["code_challenge"], given["redirect_uri"]]
             query = urlencode({"code": _CODE, "state": given["state"]})
-            status, headers = 302, {"location": f"{given['redirect_uri']}?{query}"}
+            status, headers = 302, {"Location": f"{given['redirect_uri']}?{query}"}
         elif path == "/token_endpoint" and self._is_known(given):
             body = self._issue()
         else:
             status = 400
-        self._send(request, status, headers, json.dumps(body).encode())
+        request.answer(status, json.dumps(body).encode(), **headers)
 
     def _is_known(self, given: dict[str, str]) -> bool:
         if given["client_id"] != CLIENT_ID:
@@ -158,15 +156,6 @@ class OpenIdProvider:
             "token_type": "Bearer",
             "expires_in": self.seconds,
         }
-
-    def _send(
-        self, request: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes
-    ) -> None:
-        request.send_response(status)
-        for name, value in (headers | {"content-length": str(len(body))}).items():
-            request.send_header(name, value)
-        request.end_headers()
-        request.wfile.write(body)
 
 
 def options(provider: OpenIdProvider, **more: object) -> dict[str, dict[str, object]]:

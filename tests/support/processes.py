@@ -9,9 +9,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from tests.support.servers import RestartableServer
+from tests.support.servers import RestartableServer, start_logged
 from zaqar_redis.benchmarks.logs import check_log
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 
@@ -26,6 +26,17 @@ PYTHON = (sys.executable, "-m")
 ZAQAR_REDIS = (*PYTHON, "zaqar_redis.cli.main")
 
 
+def run(
+    command: Sequence[object], *, timeout: float = 60, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end; returns its exit code and its output.
+
+    *options* are those of `subprocess.run`.
+    """
+    words = [str(word) for word in command]
+    return subprocess.run(words, capture_output=True, text=True, timeout=timeout, **options)
+
+
 class LoggedProcess(RestartableServer):
     """A process that may be killed, and started again."""
 
@@ -37,13 +48,7 @@ class LoggedProcess(RestartableServer):
         self._starts = 0
 
     def start(self) -> None:
-        with self.log.open("ab") as output:
-            self._process = subprocess.Popen(
-                self._command(self._starts),
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self._process = start_logged(self._command(self._starts), self.log)
         self._starts += 1
 
     def kill(self) -> None:

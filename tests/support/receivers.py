@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.support import servers
+from tests.support.http_handlers import QuietHandler, local_server
 
 
 class AnsweringEndpoint:
@@ -18,6 +18,8 @@ class AnsweringEndpoint:
     def __init__(self, port: int) -> None:
         self.uri = f"http://127.0.0.1:{port}/"
         self.status = 204
+        #: of its answers other than 204
+        self.text = b"no room"
         #: decides by the body
         self.status_of: Callable[[bytes], int] = lambda body: self.status
         self.got: list[tuple[dict[str, str], bytes]] = []
@@ -33,19 +35,14 @@ class AnsweringEndpoint:
 
 @contextmanager
 def answering_endpoint() -> Iterator[AnsweringEndpoint]:
-    class _Handler(BaseHTTPRequestHandler):
+    class _Handler(QuietHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.body()
             found.paths.append(self.path)
             found.got.append((dict(self.headers.items()), body))
             status = found.status_of(body)
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(b"" if status == 204 else b"no room")
+            self.answer(status, b"" if status == 204 else found.text)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with servers.http_server(ThreadingHTTPServer(("127.0.0.1", 0), _Handler)) as server:
+    with servers.http_server(local_server(_Handler)) as server:
         found = AnsweringEndpoint(server.server_port)
         yield found

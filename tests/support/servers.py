@@ -14,12 +14,13 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from socketserver import BaseServer
 from threading import Thread
+from types import ModuleType
 from typing import TypeVar
 
 import httpx
@@ -211,16 +212,8 @@ class RedisServer(RestartableServer):
         self._process = subprocess.Popen(
             [
                 program(self._name),
-                "--port",
-                "0",
-                "--unixsocket",
-                str(self.socket),
-                "--save",
-                "",
-                "--dir",
-                str(self.folder),
-                "--logfile",
-                str(self.folder / "redis.log"),
+                *("--port", "0", "--unixsocket", str(self.socket), "--save", ""),
+                *("--dir", str(self.folder), "--logfile", str(self.folder / "redis.log")),
                 *persistence,
             ],
             start_new_session=True,
@@ -296,6 +289,24 @@ def config_file(folder: Path, text: str) -> str:
     return str(path)
 
 
+def start_logged(
+    command: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> subprocess.Popen[bytes]:
+    """Starts a process in a session of its own, which writes to *log*."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            cwd=cwd,
+            env=os.environ | dict(environment or {}),
+        )
+
+
 @contextlib.contextmanager
 def service(
     storage: str,
@@ -316,19 +327,12 @@ def service(
         redis = {"connect_timeout": CONNECT_TIMEOUT} | dict((options or {}).get("redis", {}))
         config = config_file(Path(folder), config_text(dict(options or {}) | {"redis": redis}))
         log = Path(folder) / "service.log"
-        with log.open("ab") as output:
-            process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "zaqar_redis.cli.main", "serve"),
-                    *("--bind", f"127.0.0.1:{port}", "--workers", str(workers)),
-                    *("--storage", storage, "--config-file", config, *words),
-                ],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                cwd=cwd,
-                env=os.environ | dict(environment or {}),
-            )
+        command = [
+            *(sys.executable, "-m", "zaqar_redis.cli.main", "serve"),
+            *("--bind", f"127.0.0.1:{port}", "--workers", str(workers)),
+            *("--storage", storage, "--config-file", config, *words),
+        ]
+        process = start_logged(command, log, environment, cwd)
         with watched(process, port, log) as running:
             if workers > 1:  # the first one may answer before the last one is started
                 wait_for(lambda: len(running.workers()) >= workers, f"{workers} workers")
@@ -336,19 +340,43 @@ def service(
 
 
 @contextlib.contextmanager
+def application(
+    module: ModuleType, environment: Mapping[str, str], *words: str
+) -> Iterator[RunningService]:
+    """Runs the application that a module of tests makes, with the worker class of the service."""
+    port = free_port()
+    command = [
+        *(sys.executable, "-m", "gunicorn", "--bind", f"127.0.0.1:{port}"),
+        *("--worker-class", "zaqar_redis.api.server.worker.Worker", "--no-control-socket"),
+        *(*words, f"{module.__name__}:app()"),
+    ]
+    with tempfile.TemporaryDirectory(prefix="zr-service-") as folder:
+        log = Path(folder) / "service.log"
+        with watched(start_logged(command, log, environment), port, log) as running:
+            yield running
+
+
+@contextlib.contextmanager
+def stopping(process: subprocess.Popen[bytes], seconds: float = 60) -> Iterator[None]:
+    """Asks a process to end (SIGTERM) in the end; kills it if it does not within *seconds*."""
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
 def watched(process: subprocess.Popen[bytes], port: int, log: Path) -> Iterator[RunningService]:
     """Yields a started service once it answers; then stops it, and checks its *log*."""
     running = RunningService(process, port, log)
-    try:
+    with stopping(process):
         wait_for(lambda: running.answers() or process.poll() is not None, "the service to start")
         if process.poll() is not None:
             raise RuntimeError(f"the service did not start:\n{log.read_text()}")
         yield running
-    finally:
-        process.terminate()
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
     check_log("the service", log.read_text())

@@ -275,7 +275,7 @@ async def test_store_that_cannot_write_to_its_disk_says_so(server: RedisServer) 
         assert await client.command("GET", "a") is None
 
 
-def test_repeated_refusals_of_a_kind_are_one_line_with_their_number(
+async def test_repeated_refusals_of_a_kind_are_one_line_with_their_number(
     server: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.WARNING, "zaqar_redis.keyspace.refusals")
@@ -288,29 +288,25 @@ def test_repeated_refusals_of_a_kind_are_one_line_with_their_number(
             with pytest.raises(errors.StoreUnavailable):
                 await client.command("SET", "a", "b")
 
-    async def scenario() -> None:
-        nonlocal now
-        client = keyspace.client(server.uri, QUICK, "s")
-        await client.start()
-        with server.client() as admin:
-            admin.config_set("maxmemory", "1")
-        await refuse(client, 5)
-        assert caplog.messages == [text]
-        now += 29
-        await refuse(client, 2)
-        assert caplog.messages == [text]
-        now += 1
-        await refuse(client, 1)
-        assert caplog.messages == [text, f"{text} (6 more in the 30 s before)"]
-        with server.client() as admin:
-            admin.config_set("maxmemory", "0")
-            admin.execute_command("REPLICAOF", "127.0.0.1", "1")
-        await refuse(client, 1)  # another kind is logged at once
-        assert len(caplog.messages) == 3
-        assert "read only replica" in caplog.messages[2]
-        await client.close()
-
-    asyncio.run(scenario())
+    client = keyspace.client(server.uri, QUICK, "s")
+    await client.start()
+    with server.client() as admin:
+        admin.config_set("maxmemory", "1")
+    await refuse(client, 5)
+    assert caplog.messages == [text]
+    now += 29
+    await refuse(client, 2)
+    assert caplog.messages == [text]
+    now += 1
+    await refuse(client, 1)
+    assert caplog.messages == [text, f"{text} (6 more in the 30 s before)"]
+    with server.client() as admin:
+        admin.config_set("maxmemory", "0")
+        admin.execute_command("REPLICAOF", "127.0.0.1", "1")
+    await refuse(client, 1)  # another kind is logged at once
+    assert len(caplog.messages) == 3
+    assert "read only replica" in caplog.messages[2]
+    await client.close()
 
 
 async def test_replies_are_matched_however_many_reads_they_come_in(server: RedisServer) -> None:

@@ -314,20 +314,17 @@ def test_invalid_uri_is_refused(uri: str) -> None:
         embedded.DataDirectory(uri)
 
 
-def test_folder_that_cannot_be_created_is_reported(folder: Path) -> None:
-    (folder / "file").write_text("no folder")
+@pytest.mark.parametrize(
+    ("file", "path", "why"),
+    [("file", "/file/data", "data directory"), ("appendonlydir", "", "did not start: .*append")],
+)
+def test_file_in_the_place_of_a_folder_is_reported_as_the_reason(
+    folder: Path, file: str, path: str, why: str
+) -> None:
+    (folder / file).write_text("no folder")
     with (
-        pytest.raises(errors.BadConfiguration, match="data directory"),
-        embedded.running(f"embedded://{folder}/file/data"),
-    ):
-        pass
-
-
-def test_failed_start_of_the_server_is_reported_with_its_reason(folder: Path) -> None:
-    (folder / "appendonlydir").write_text("not a folder")
-    with (
-        pytest.raises(errors.BadConfiguration, match=r"did not start: .*append"),
-        embedded.running(f"embedded://{folder}"),
+        pytest.raises(errors.BadConfiguration, match=why),
+        embedded.running(f"embedded://{folder}{path}"),
     ):
         pass
 

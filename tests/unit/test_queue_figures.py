@@ -13,25 +13,16 @@ import pytest
 from zaqar_redis.figures import QueueFigures
 from zaqar_redis.records import MessageCounters
 from zaqar_redis.service import queue_figures
-from zaqar_redis.service.queue_figures import (
-    ProjectFigures,
-    QueueFiguresService,
-    QueueFilter,
-    QueueRow,
-    SortColumn,
-    Totals,
-    select,
-)
 from zaqar_redis.storage import pools
 
-COLUMNS = get_args(SortColumn)
+COLUMNS = get_args(queue_figures.SortColumn)
 
 
-def project(number: int) -> ProjectFigures:
+def project(number: int) -> queue_figures.ProjectFigures:
     """Returns so many queues, many of which have the same figures."""
     of = random.Random(number)
     rows = [
-        QueueRow(
+        queue_figures.QueueRow(
             f"queue-{each:05}",
             "default",
             QueueFigures(
@@ -48,23 +39,25 @@ def project(number: int) -> ProjectFigures:
         )
         for each in range(number)
     ]
-    return ProjectFigures(rows, Totals(), 0.0)
+    return queue_figures.ProjectFigures(rows, queue_figures.Totals(), 0.0)
 
 
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("column", COLUMNS)
-async def test_pages_are_those_of_the_sorted_whole(column: SortColumn, descending: bool) -> None:
+async def test_pages_are_those_of_the_sorted_whole(
+    column: queue_figures.SortColumn, descending: bool
+) -> None:
     found = project(5000)
 
-    def value(row: QueueRow) -> object:
+    def value(row: queue_figures.QueueRow) -> object:
         known = getattr(row if hasattr(row, column) else row.figures, column)
         return -1 if known is None else known
 
     expected = [row.name for row in sorted(found.rows, key=value, reverse=descending)]  # type: ignore[arg-type]  # of one type in each column
-    wanted = QueueFilter(sort=column, descending=descending)
+    wanted = queue_figures.QueueFilter(sort=column, descending=descending)
     names: list[str] = []
     for offset in (0, 1300, 2600, 3900):
-        rows, matching = await select(found, wanted, offset, 1300)
+        rows, matching = await queue_figures.select(found, wanted, offset, 1300)
         assert matching == 5000
         names += [row.name for row in rows]
     result = names
@@ -73,8 +66,8 @@ async def test_pages_are_those_of_the_sorted_whole(column: SortColumn, descendin
 
 def test_filters_may_be_combined() -> None:
     found = project(3000)
-    wanted = QueueFilter(search="1", not_empty=True, dead_letters=True)
-    rows, matching = asyncio.run(select(found, wanted, 0, 3000))
+    wanted = queue_figures.QueueFilter(search="1", not_empty=True, dead_letters=True)
+    rows, matching = asyncio.run(queue_figures.select(found, wanted, 0, 3000))
     expected = [
         row.name for row in found.rows if "1" in row.name and row.figures.total and row.dead_letters
     ]
@@ -88,7 +81,7 @@ async def test_only_so_many_projects_are_watched_at_once(monkeypatch: pytest.Mon
     uri = f"memory://{uuid.uuid4()}"
     driver = pools.create(uri, uri, {})
     await driver.start()
-    service = QueueFiguresService(driver)
+    service = queue_figures.QueueFiguresService(driver)
     for number in range(40):
         found = await service.get(f"project-{number}", 60)
         assert (found.rows, found.complete) == ([], True)

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -50,30 +48,19 @@ def zaqar(
         port = servers.free_port()
         url = f"http://127.0.0.1:{port}"
         log = Path(folder) / "log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [
-                    *(python, "-m", "gunicorn", "--bind", f"127.0.0.1:{port}"),
-                    *("--chdir", folder, *options, "tests.upstream.app:app"),
-                ],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=os.environ | {"STOCK_ZAQAR_CONF": str(config), "PYTHONPATH": str(_ROOT)},
-            )
-        try:
+        command = [
+            *(python, "-m", "gunicorn", "--bind", f"127.0.0.1:{port}"),
+            *("--chdir", folder, *options, "tests.upstream.app:app"),
+        ]
+        environment = {"STOCK_ZAQAR_CONF": str(config), "PYTHONPATH": str(_ROOT)}
+        process = servers.start_logged(command, log, environment)
+        with servers.stopping(process, 30):
             servers.wait_for(
                 lambda: _answers(url) or process.poll() is not None, "stock Zaqar to start", 60
             )
             if process.poll() is not None:
                 raise RuntimeError(f"stock Zaqar did not start:\n{log.read_text()}")
             yield url
-        finally:
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
         lines = log.read_text().splitlines(keepends=True)
         check_log("stock Zaqar", "".join(line for line in lines if _REFUSED not in line))
 

@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import servers
+from tests.support import processes, servers
 from tests.support.backends import NewStore
 from tests.support.tiers import in_gate
 from tests.upstream import crowd, stock
@@ -22,13 +20,8 @@ _ROOT = Path(__file__).parents[2]
 def test_each_message_is_claimed_once(how: str, tmp_path: Path, new_store: NewStore) -> None:
     with new_store() as store:
         config = servers.config_file(tmp_path, stock.configuration(store.uri))
-        done = subprocess.run(
-            [*(sys.executable, "-m", "tests.upstream.crowd"), *(how, config, store.uri)],
-            capture_output=True,
-            text=True,
-            timeout=100,
-            cwd=_ROOT,
-        )
+        command = [*processes.PYTHON, "tests.upstream.crowd", how, config, store.uri]
+        done = processes.run(command, timeout=100, cwd=_ROOT)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert len(report["claimed"]) == crowd.WORKERS

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 from tests.conventions.files import modules
+from tests.support import processes
 
 _PROGRAM = """
 import importlib, sys
@@ -21,10 +21,6 @@ def test_the_package_imports_without_zaqar() -> None:
     # These need their extras.
     of_extras = ("zaqar_redis.zaqar_plugin.", "zaqar_redis.auth.keystone_tokens")
     names = [name for name, _ in modules() if not name.startswith(of_extras)]
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, *names, "zaqar_redis.zaqar_plugin.options"],
-        capture_output=True,
-        text=True,
-        timeout=110,
-    )
+    program = [sys.executable, "-c", _PROGRAM, *names, "zaqar_redis.zaqar_plugin.options"]
+    done = processes.run(program, timeout=110)
     assert done.returncode == 0, done.stderr

@@ -4,9 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,21 +62,9 @@ class GuardedService:
 def guarded(
     redis_server: Backend, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GuardedService]:
-    port = servers.free_port()
-    folder = tmp_path_factory.mktemp("guarded")
-    log, tokens = folder / "service.log", folder / "tokens"
-    tokens.mkdir()
-    words = ["--worker-class", "zaqar_redis.api.server.worker.Worker", "--bind"]
-    words += [f"127.0.0.1:{port}", "--no-control-socket"]
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "gunicorn", *words, f"{guarded_app.__name__}:app()"],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env=os.environ | {guarded_app.STORE: redis_server.uri, guarded_app.TOKENS: str(tokens)},
-        )
-    with servers.watched(process, port, log) as running:
+    tokens = tmp_path_factory.mktemp("tokens")
+    environment = {guarded_app.STORE: redis_server.uri, guarded_app.TOKENS: str(tokens)}
+    with servers.application(guarded_app, environment) as running:
         yield GuardedService(running, tokens)
 
 

@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
-from tests.support import servers
+from tests.support import fixtures, servers
 from tests.support.backends import Backend
 from tests.websocket.peers import ApiPeer, api_peer
 from zaqar_redis.benchmarks.service import BenchmarkFailed
@@ -205,7 +205,7 @@ def test_message_of_more_than_64_kib_closes_the_socket(text_peer: ApiPeer, size:
     assert text_peer.expect_close()[0] == 1009
 
 
-def test_page_of_another_origin_is_refused(service: servers.RunningService, project: str) -> None:
+def test_page_of_another_origin_is_refused(service: servers.RunningService) -> None:
     url = f"ws://127.0.0.1:{service.port}/v2/ws"
     with pytest.raises(InvalidStatus) as refused:
         connect(url, proxy=None, origin=Origin("http://evil.example.org")).close()
@@ -273,11 +273,8 @@ def test_requests_of_a_client_that_does_not_read_wait_and_are_answered_in_the_en
                 assert json.loads(answers.read(size))["headers"] == {"status": 400}
 
 
-@pytest.fixture(scope="module")
-def impatient(redis_server: Backend) -> Iterator[servers.RunningService]:
-    # Long enough for a client of a busy machine to say in time who it is.
-    with servers.service(redis_server.uri, options={"server": {"request_timeout": 6}}) as running:
-        yield running
+# Long enough for a client of a busy machine to say in time who it is.
+impatient = fixtures.service({"server": {"request_timeout": 6}})
 
 
 def test_client_that_reads_nothing_is_cut_off_and_others_are_served(

@@ -4,20 +4,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 
-import pytest
-
-from tests.support import servers
-from tests.support.backends import Backend
+from tests.support import fixtures, servers
 from tests.websocket.peers import api_peer
 
-
-@pytest.fixture(scope="module")
-def one_socket(redis_server: Backend) -> Iterator[servers.RunningService]:
-    """A service that allows each project one socket."""
-    with servers.service(redis_server.uri, options={"quota": {"sockets": 1}}) as running:
-        yield running
+#: A service that allows each project one socket.
+one_socket = fixtures.service({"quota": {"sockets": 1}})
 
 
 def test_socket_beyond_the_quota_is_refused_until_another_one_ends(

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,14 +22,9 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.RunningS
     """Stock Zaqar's WebSocket server, with its own driver."""
     log: Path = tmp_path_factory.mktemp("stock") / "server.log"
     port = servers.free_port()
-    with servers.redis_server() as redis, log.open("ab") as output:
+    with servers.redis_server() as redis:
         words = [stock_server.__name__, f"redis:{redis.socket}?socket_timeout=10", str(port)]
-        process = subprocess.Popen(
-            [sys.executable, "-m", *words],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        process = servers.start_logged([sys.executable, "-m", *words], log)
 
         def listens() -> bool:
             assert process.poll() is None, log.read_text()

@@ -15,20 +15,7 @@ from typing import Any
 
 import msgspec
 
-from zaqar_redis import errors
-from zaqar_redis.records import (
-    Claim,
-    ClaimResult,
-    IdempotencyKey,
-    Message,
-    MessageListing,
-    NewMessage,
-    Page,
-    PostResult,
-    Queue,
-    QueueSize,
-    Stats,
-)
+from zaqar_redis import errors, records
 from zaqar_redis.rules import is_topic
 from zaqar_redis.storage.contract import PostDeadLetter
 
@@ -39,12 +26,12 @@ QueueAddress = tuple[str, str]
 class DictQueue:
     metadata: dict[str, Any]
     ranks: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
-    messages: dict[str, Message] = field(default_factory=dict)
+    messages: dict[str, records.Message] = field(default_factory=dict)
 
-    def held_by(self, claim: str) -> list[Message]:
+    def held_by(self, claim: str) -> list[records.Message]:
         return [message for message in self.messages.values() if message.claim_id == claim]
 
-    def hold(self, message: Message, claim: str | None) -> Message:
+    def hold(self, message: records.Message, claim: str | None) -> records.Message:
         held = msgspec.structs.replace(message, claim_id=claim)
         self.messages[message.id] = held
         return held
@@ -62,11 +49,11 @@ class DictQueues:
         self._store.setdefault((project, queue), DictQueue(metadata))
         return made
 
-    async def get(self, project: str, queue: str) -> Queue | None:
+    async def get(self, project: str, queue: str) -> records.Queue | None:
         kept = self._store.get((project, queue))
-        return Queue(name=queue, metadata=kept.metadata) if kept else None
+        return records.Queue(name=queue, metadata=kept.metadata) if kept else None
 
-    async def update(self, project: str, queue: Queue, metadata: dict[str, Any]) -> bool:
+    async def update(self, project: str, queue: records.Queue, metadata: dict[str, Any]) -> bool:
         kept = self._store.get((project, queue.name))
         if kept is None or kept.metadata != queue.metadata:
             return False
@@ -81,33 +68,33 @@ class DictQueues:
         project: str,
         after: str,
         limit: int,
-        wanted: Callable[[Queue], bool] | None,
+        wanted: Callable[[records.Queue], bool] | None,
         *,
         topics: bool = False,
-    ) -> Page[Queue]:
+    ) -> records.Page[records.Queue]:
         queues = [
-            Queue(name=name, metadata=kept.metadata)
+            records.Queue(name=name, metadata=kept.metadata)
             for (owner, name), kept in sorted(self._store.items(), key=lambda item: item[0])
             if owner == project and name > after and is_topic(name) == topics
         ]
         items = [queue for queue in queues if wanted is None or wanted(queue)][:limit]
-        return Page(items=items, marker=items[-1].name if items else "")
+        return records.Page(items=items, marker=items[-1].name if items else "")
 
     async def count(self, project: str) -> int:
         return sum(owner == project and not is_topic(name) for owner, name in self._store)
 
-    async def stats(self, project: str, queue: str) -> Stats:
+    async def stats(self, project: str, queue: str) -> records.Stats:
         kept = self._store.get((project, queue))
         messages = list(kept.messages.values()) if kept else []
         if not messages:
-            return Stats()
+            return records.Stats()
         claimed = sum(message.claim_id is not None for message in messages)
-        return Stats(len(messages), claimed, messages[0], messages[-1])
+        return records.Stats(len(messages), claimed, messages[0], messages[-1])
 
-    async def size(self, project: str, queue: str) -> QueueSize:
+    async def size(self, project: str, queue: str) -> records.QueueSize:
         kept = self._store.get((project, queue))
         bodies = [message.body for message in kept.messages.values()] if kept else []
-        return QueueSize(len(bodies), sum(map(len, bodies)))
+        return records.QueueSize(len(bodies), sum(map(len, bodies)))
 
     async def purge(self, project: str, queue: str) -> None:
         if kept := self._store.get((project, queue)):
@@ -122,13 +109,13 @@ class DictMessages:
         self,
         project: str,
         queue: str,
-        drafts: Sequence[NewMessage],
+        drafts: Sequence[records.NewMessage],
         *,
         client: str,
         default_ttl: int,
         size: int,
-        idempotency_key: IdempotencyKey | None = None,
-    ) -> PostResult:
+        idempotency_key: records.IdempotencyKey | None = None,
+    ) -> records.PostResult:
         kept = self._store.setdefault((project, queue), DictQueue({}))
         now = time.time_ns() // 1_000_000
         ids = []
@@ -136,7 +123,7 @@ class DictMessages:
             rank = next(kept.ranks)
             ttl = draft.ttl or default_ttl
             ids.append(str(uuid.uuid4()))
-            kept.messages[ids[-1]] = Message(
+            kept.messages[ids[-1]] = records.Message(
                 id=ids[-1],
                 rank=rank,
                 age=0,
@@ -146,20 +133,22 @@ class DictMessages:
                 expires=now + ttl * 1000,
                 client=client.encode(),
             )
-        return PostResult(ids=tuple(ids))
+        return records.PostResult(ids=tuple(ids))
 
     async def dead_letter(
         self,
         project: str,
         queue: str,
-        message: NewMessage,
+        message: records.NewMessage,
         *,
         client: bytes,
-        idempotency_key: IdempotencyKey,
+        idempotency_key: records.IdempotencyKey,
     ) -> None:
         raise AssertionError("this driver never dead-letters a message")
 
-    async def list(self, project: str, queue: str, listing: MessageListing) -> Page[Message]:
+    async def list(
+        self, project: str, queue: str, listing: records.MessageListing
+    ) -> records.Page[records.Message]:
         kept = self._store.get((project, queue), DictQueue({}))
         last, reverse = kept.messages.get(listing.after or ""), listing.reverse
         hidden = listing.hide_client
@@ -171,9 +160,9 @@ class DictMessages:
             and (hidden is None or message.client != hidden.encode())
             and (listing.include_claimed or message.claim_id is None)
         ][: listing.limit]
-        return Page(items=items, marker=items[-1].id if items else "")
+        return records.Page(items=items, marker=items[-1].id if items else "")
 
-    async def get(self, project: str, queue: str, ids: Sequence[str]) -> Sequence[Message]:
+    async def get(self, project: str, queue: str, ids: Sequence[str]) -> Sequence[records.Message]:
         messages = self._store.get((project, queue), DictQueue({})).messages
         return [messages[message_id] for message_id in ids if message_id in messages]
 
@@ -195,11 +184,11 @@ class DictMessages:
         for message in found:
             del self._store[project, queue].messages[message.id]
 
-    async def pop(self, project: str, queue: str, limit: int) -> ClaimResult:
-        page = await self.list(project, queue, MessageListing(limit, include_delayed=True))
+    async def pop(self, project: str, queue: str, limit: int) -> records.ClaimResult:
+        page = await self.list(project, queue, records.MessageListing(limit, include_delayed=True))
         for message in page.items:
             del self._store[project, queue].messages[message.id]
-        return ClaimResult(messages=tuple(page.items))
+        return records.ClaimResult(messages=tuple(page.items))
 
 
 class DictClaims:
@@ -208,18 +197,18 @@ class DictClaims:
 
     async def create(
         self, project: str, queue: str, *, ttl: int, grace: int, limit: int, client: str = ""
-    ) -> ClaimResult:
+    ) -> records.ClaimResult:
         kept = self._store.get((project, queue), DictQueue({}))
         free = [message for message in kept.messages.values() if message.claim_id is None]
         if not free:
-            return ClaimResult(messages=())
+            return records.ClaimResult(messages=())
         claim = uuid.uuid4().hex
         held = tuple(kept.hold(message, claim) for message in free[:limit])
-        return ClaimResult(messages=held, claim_id=claim)
+        return records.ClaimResult(messages=held, claim_id=claim)
 
-    async def get(self, project: str, queue: str, claim: str) -> Claim | None:
+    async def get(self, project: str, queue: str, claim: str) -> records.Claim | None:
         held = self._store.get((project, queue), DictQueue({})).held_by(claim)
-        return Claim(id=claim, ttl=300, age=0, messages=tuple(held)) if held else None
+        return records.Claim(id=claim, ttl=300, age=0, messages=tuple(held)) if held else None
 
     async def update(self, project: str, queue: str, claim: str, *, ttl: int, grace: int) -> bool:
         return await self.get(project, queue, claim) is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 import time
 import uuid
@@ -21,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.jobs import commands
 from tests.spark.jobs.archives import archive
+from tests.support import processes
 from tests.support.backends import Backend
 from tests.support.spark_reads import SparkTestStore
 from zaqar_redis import errors
@@ -345,17 +345,13 @@ def test_analytics_command_uses_a_profile_and_prints_json(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     with profile_file.locked_for_update() as profiles:
         profiles.profiles["mine"] = profile_file.Profile(uri=store.uri)
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "zaqar_redis.cli.main", "pipeline", "analytics"),
-            *("--profile", "mine", "--project", store.project, "--pattern", "q|mail"),
-            *("--master", "local[2]", "--no-progress", "--json", str(tmp_path / "out")),
-            *commands.IN_TURN,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=commands.TIMEOUT_SECONDS,
-    )
+    command = [
+        *(*processes.ZAQAR_REDIS, "pipeline", "analytics"),
+        *("--profile", "mine", "--project", store.project, "--pattern", "q|mail"),
+        *("--master", "local[2]", "--no-progress", "--json", str(tmp_path / "out")),
+        *commands.IN_TURN,
+    ]
+    done = processes.run(command, timeout=commands.TIMEOUT_SECONDS)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert sum(report["counts"]["messages read"].values()) == 60

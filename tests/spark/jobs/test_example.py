@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import processes
 
 _EXAMPLE = Path(__file__).parents[3] / "examples" / "million.py"
 
@@ -15,12 +16,8 @@ _EXAMPLE = Path(__file__).parents[3] / "examples" / "million.py"
 @pytest.mark.nightly
 @pytest.mark.timeout(240)
 def test_example_runs_end_to_end(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(_EXAMPLE), str(tmp_path), "--messages", "3000"],
-        capture_output=True,
-        text=True,
-        timeout=220,
-    )
+    command = [sys.executable, _EXAMPLE, tmp_path, "--messages", 3000]
+    done = processes.run(command, timeout=220)
     assert done.returncode == 0, done.stderr
     for report in ("archived: 3 000", "written: 3 000", "messages: 6 000"):
         assert report in done.stdout
