@@ -74,9 +74,9 @@ def test_sweep_deletes_expired_messages(store_shell: CommandLine, server: RedisS
 def test_unreachable_pool_is_reported_after_the_others(store_shell: CommandLine) -> None:
     with servers.redis_server() as stopped:
         store_shell.done("pool", "create", "one", "--uri", stopped.uri)
-    for command in ("check", "sweep"):
+    for command, code in (("check", 5), ("sweep", 1)):
         outcome = store_shell.run(command)
-        assert outcome.returncode == 1
+        assert outcome.returncode == code
         assert "one" in outcome.stdout + outcome.stderr
 
 
