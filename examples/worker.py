@@ -2,13 +2,14 @@
 """A worker that does the jobs of a queue, one at a time; start as many as you like.
 
     pip install httpx
-    zaqar-redis queue create jobs --project demo \
-        --metadata '{"_max_claim_count": 5, "_dead_letter_queue": "jobs-dead"}'
+    zaqar-redis queue create jobs --project demo --metadata '{
+        "_max_claim_count": 5, "_dead_letter_queue": "jobs-dead",
+        "_redelivery_delay": {"minimum_delay": 60, "backoff_function": "exponential"}}'
     python worker.py http://127.0.0.1:8888 demo jobs
 
-If a worker dies, its claim ends and another worker gets the job.  A failed job is tried again after
-1, 2, 4, 8 minutes, and set aside after the fifth attempt.  SIGTERM and Ctrl-C end the worker after
-its current job.
+If a worker dies, its claim ends and another worker gets the job.  The queue decides when a failed
+job is tried again, here after 1, 2, 4, 8 minutes, and how often: the fifth time it is set aside.
+SIGTERM and Ctrl-C end the worker after its current job.
 """
 
 import random
@@ -22,7 +23,6 @@ from typing import Any
 import httpx
 
 TTL = 60  # seconds
-ATTEMPTS = 5  # the queue's _max_claim_count
 stopping = Event()
 
 
@@ -45,13 +45,8 @@ def handle(http: httpx.Client, claim: str, message: dict[str, Any]) -> None:
         work(message["body"])
     except Exception as error:
         has_ended.set()
-        if message["claim_count"] == ATTEMPTS:
-            print(f"failed for the last time: {error!r}", flush=True)
-            http.delete(claim)  # the next claim sets it aside
-            return
-        pause = TTL * 2 ** min(message["claim_count"] - 1, 3)
-        print(f"failed, again in {pause} s: {error!r}", flush=True)
-        http.patch(claim, json={"ttl": pause, "grace": TTL})  # no worker gets it before
+        print(f"failed, attempt {message['claim_count']}: {error!r}", flush=True)
+        http.delete(claim)
     else:
         has_ended.set()
         deleted = http.delete(message["href"])

@@ -17,10 +17,13 @@ def test_worker_does_jobs_gives_back_what_fails_and_stops_in_good_order(
     two_workers: servers.RunningService, project: str, zaqar: Any, queue_name: str, tmp_path: Path
 ) -> None:
     queue = zaqar.queue(queue_name, force_create=True)
-    queue.metadata(new_meta={"_max_claim_count": 5, "_dead_letter_queue": f"{queue_name}-dead"})
+    dead, growing = f"{queue_name}-dead", {"minimum_delay": 60, "backoff_function": "exponential"}
+    limits = {"_max_claim_count": 5, "_dead_letter_queue": dead}
+    queue.metadata(new_meta=limits)
     queue.post([{"body": {"never": "a job"}}])
     for _ in range(4):
         queue.claim(ttl=60, grace=60).delete()
+    queue.metadata(new_meta=limits | {"_redelivery_delay": growing})
     queue.post([{"body": {"job": 1}}, {"body": {"no": "job"}}, {"body": {"job": 2}}])
     said = tmp_path / "worker.log"
     with said.open("w") as out:
@@ -34,12 +37,13 @@ def test_worker_does_jobs_gives_back_what_fails_and_stops_in_good_order(
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     assert said.read_text().splitlines() == [
-        "failed for the last time: KeyError('job')",
+        "failed, attempt 5: KeyError('job')",
         "done: 1",
-        "failed, again in 60 s: KeyError('job')",
+        "failed, attempt 1: KeyError('job')",
         "done: 2",
         "done: 3",
     ]
     left = queue.stats["messages"]
-    assert (left["total"], left["claimed"]) == (1, 1)
-    assert zaqar.queue(f"{queue_name}-dead").stats["messages"]["total"] == 1
+    assert (left["total"], left["free"]) == (1, 1)
+    assert not queue.claim(ttl=60, grace=60).id  # it waits
+    assert zaqar.queue(dead).stats["messages"]["total"] == 1
