@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import sys
@@ -37,6 +38,8 @@ TABLES = ("queues", "throughput", "backlog", "ages", "claims", "dead_letters")
 HOUR = 3600
 #: Seconds before its end in which a claim counts as expiring soon: more than the job takes.
 SOON = 360
+#: Of the store; no report shows the password.
+USER, PASSWORD = "analyst", "not-to-be-shown"
 
 
 def analyse(spark: SparkSession, store: SparkTestStore, target: Path, **given: Any) -> JobReport:
@@ -62,6 +65,17 @@ def added_up(report: JobReport, target: Path) -> int:
     return total
 
 
+def die(store: SparkTestStore) -> None:
+    """Makes three of five messages dead letters, beside a message that is none."""
+    store.create("mortal", _max_claim_count=1, _dead_letter_queue="dead")
+    store.post(*range(5), queue="mortal")
+    claim = store.claim(3, queue="mortal").claim_id
+    assert claim
+    store.claims.delete(store.project, "mortal", claim).run()
+    store.claim(3, queue="mortal")
+    store.post("no letter", queue="dead")
+
+
 def fill(store: SparkTestStore) -> None:
     """Posts two hours of orders, some claimed, some deleted, and mail with delays."""
     for ago in range(120, 0, -10):
@@ -76,7 +90,7 @@ def fill(store: SparkTestStore) -> None:
 
 @dataclass(frozen=True)
 class Analysed:
-    """The analytics of `fill` and an empty queue, in windows of ten minutes."""
+    """The analytics of `fill`, of `die` and of an empty queue, in windows of ten minutes."""
 
     target: Path
     report: JobReport
@@ -92,25 +106,36 @@ class Analysed:
 def analysed(
     spark: SparkSession, redis_server: Backend, tmp_path_factory: pytest.TempPathFactory
 ) -> Analysed:
-    store = SparkTestStore(redis_server.uri, f"project-{uuid.uuid4()}")
+    store = SparkTestStore(redis_server.uri, f"<b>&{uuid.uuid4()}")
     began = time.monotonic()
     fill(store)
+    die(store)
     store.create("empty")
     target = tmp_path_factory.mktemp("analysed")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tables, "SOON_SECONDS", SOON)
-        report = analyse(spark, store, target, window="10 minutes")
-    store.close()
+    for node in store.client.nodes():
+        node.command("ACL", "SETUSER", USER, "on", f">{PASSWORD}", "~*", "&*", "+@all")
+    uri = store.uri.replace("://", f"://{USER}:{PASSWORD}@", 1)
+    source = {"uri": uri, "project": store.project, "subscribePattern": ".*"}
+    try:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(tables, "SOON_SECONDS", SOON)
+            report = job.analytics(spark, str(target), source, window="10 minutes")
+    finally:
+        for node in store.client.nodes():
+            node.command("ACL", "DELUSER", USER)
+        store.close()
     return Analysed(target, report, store.project, time.monotonic() - began)
 
 
 def test_every_table_counts_every_message(analysed: Analysed) -> None:
     report = analysed.report
-    assert added_up(report, analysed.target) == 60
-    assert report.counts["queues"] == 3
-    assert report.counts["messages read"] == {"q": 57, "mail": 3, "empty": 0}
-    assert report.counts["messages by claims"] == {"claimed now": 7, "not claimed": 53}
-    assert report.details["bytes"] == 57 + len('"a"') + len('"bb"') + len('"ccc"')
+    assert added_up(report, analysed.target) == 66
+    assert report.counts["queues"] == 5
+    read = {"q": 57, "mail": 3, "empty": 0, "mortal": 2, "dead": 4}
+    assert report.counts["messages read"] == read
+    assert report.counts["messages by claims"] == {"claimed now": 9, "not claimed": 57}
+    bytes_of_bodies = 57 + len('"a"') + len('"bb"') + len('"ccc"') + 5 + len('"no letter"')
+    assert report.details["bytes"] == bytes_of_bodies
     assert report.details["window"] == "10 minutes"
 
 
@@ -162,21 +187,11 @@ def test_claims_are_grouped_by_claim_count(analysed: Analysed) -> None:
     assert found == {0: (50, 0, 0), 1: (7, 7, 3)}
 
 
-def test_dead_letters_are_grouped_by_origin(
-    spark: SparkSession, store: SparkTestStore, tmp_path: Path
-) -> None:
-    store.create(_max_claim_count=1, _dead_letter_queue="dead")
-    store.post(*range(5))
-    claim = store.claim(3).claim_id
-    assert claim
-    store.claims.delete(store.project, "q", claim).run()
-    store.claim(3)
-    store.post("no letter", queue="dead")
-    report = analyse(spark, store, tmp_path)
-    (row,) = table(tmp_path, "dead_letters")
-    assert (row["queue"], row["dead_letter_from"], row["messages"]) == ("dead", "q", 3)
-    assert report.details["dead letters"] == 3
-    assert "q → dead" in (tmp_path / "report.html").read_text()
+def test_dead_letters_are_grouped_by_origin(analysed: Analysed) -> None:
+    (row,) = table(analysed.target, "dead_letters")
+    assert (row["queue"], row["dead_letter_from"], row["messages"]) == ("dead", "mortal", 3)
+    assert analysed.report.details["dead letters"] == 3
+    assert "mortal → dead" in (analysed.target / "report.html").read_text()
 
 
 @pytest.mark.nightly
@@ -215,13 +230,13 @@ def test_summary_has_the_start_of_spark_beside_the_time_of_the_job() -> None:
 
 def test_html_report_is_self_contained(analysed: Analysed) -> None:
     text = (analysed.target / "report.html").read_text()
-    assert f"<title>Queues of the project {analysed.project}</title>" in text
+    assert f"<title>Queues of the project {html.escape(analysed.project)}</title>" in text
     assert "<script" not in text
     links = re.findall(r'(?:src|href)="([^"#][^"]*)"|url\((?!#)([^)]+)\)', text)
     assert links == []
     assert "td { white-space: nowrap; }" in text  # dates are not broken
     plots = re.findall(r"<svg.*?</svg>", text, re.S)
-    assert len(plots) == 7
+    assert len(plots) == 8  # one of dead letters
     for plot in plots:
         assert ElementTree.fromstring(plot).tag.endswith("svg")
     for message in (
@@ -233,24 +248,9 @@ def test_html_report_is_self_contained(analysed: Analysed) -> None:
     assert "how long it took from posting to delivery" in text
 
 
-def test_report_hides_passwords_and_escapes_names(
-    spark: SparkSession, store: SparkTestStore, tmp_path: Path
-) -> None:
-    user, word = "analyst", "not-to-be-shown"
-    for node in store.client.nodes():
-        node.command("ACL", "SETUSER", user, "on", f">{word}", "~*", "&*", "+@all")
-    store.project = "<b>&"
-    store.post(1)
-    uri = store.uri.replace("://", f"://{user}:{word}@", 1)
-    try:
-        source = {"uri": uri, "subscribe": "q", "project": "<b>&"}
-        report = job.analytics(spark, str(tmp_path), source)
-    finally:
-        for node in store.client.nodes():
-            node.command("ACL", "DELUSER", user)
-        store.delete()
-    text = (tmp_path / "report.html").read_text()
-    assert word not in text + report.as_json()
+def test_report_hides_passwords_and_escapes_names(analysed: Analysed) -> None:
+    text = (analysed.target / "report.html").read_text()
+    assert PASSWORD not in text + analysed.report.as_json()
     assert "<b>&" not in text
     assert "&lt;b&gt;&amp;" in text
 
@@ -298,7 +298,9 @@ def test_empty_queue_has_a_report(
     store.create()
     report = analyse(spark, store, tmp_path)
     assert report.counts["messages read"] == {"q": 0}
-    assert "<h2>Queues</h2>" in (tmp_path / "report.html").read_text()
+    text = (tmp_path / "report.html").read_text()
+    assert "<h2>Queues</h2>" in text
+    assert "By the queue they came from" not in text
 
 
 def test_missing_matplotlib_names_the_extra(
