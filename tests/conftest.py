@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
+import redis.utils
 from httpx._transports import default as httpx_transports
 from hypothesis import settings
 
@@ -40,6 +41,8 @@ _MAX_ID = 100
 # Each client reads all certificates of the system for 20 ms, also one that needs none.
 _NAME = "create_ssl_context"
 setattr(httpx_transports, _NAME, functools.cache(getattr(httpx_transports, _NAME)))
+# Each connection of redis-py parses the metadata of its package, for its own version.
+redis.utils.get_lib_version = functools.cache(redis.utils.get_lib_version)
 
 # A machine may stand still for nearly as long as a request may take by default, five seconds.
 for _NAME in ("connect", "read", "write", "pool"):
@@ -73,10 +76,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=same)
         left_out = set(same)
         items[:] = [item for item in items if item not in left_out]
-    paths = {item: item.path.relative_to(_ROOT).as_posix() for item in items}
-    items.sort(key=lambda item: scheduling.place(paths[item]))
+    # Each of the processes has all items.
+    paths = {path: path.relative_to(_ROOT).as_posix() for path in {item.path for item in items}}
+    places = {path: scheduling.place(name) for path, name in paths.items()}
+    items.sort(key=lambda item: places[item.path])
     for item in items:
-        if paths[item].startswith(tiers.NIGHTLY):
+        if paths[item.path].startswith(tiers.NIGHTLY):
             item.add_marker(pytest.mark.nightly)
 
 

@@ -6,13 +6,15 @@ from __future__ import annotations
 import contextlib
 import copy
 import fnmatch
+import functools
 import os
 import sys
 import unittest
 from collections.abc import Iterator
-from functools import partial
 from importlib import import_module, metadata
 from pathlib import Path
+
+import redis.utils
 
 from tests.upstream import clock, configs, mongodb_stubs, paths, suites, targets
 from tests.upstream.inapplicable import needless, racing
@@ -30,6 +32,8 @@ def run(task: SuiteTask) -> None:
     uri = target.uri.format(uri=task.uri)
     os.environ |= suites.environment(task.suite, uri, str(task.configs))
     configs.make(_installed_configs(), task.configs, target, uri)
+    # Each connection parses the metadata of redis-py's package, for its version.
+    redis.utils.get_lib_version = functools.cache(redis.utils.get_lib_version)
     mongodb_stubs.lend(target)
     if target.data.startswith("zaqar_redis."):
         clock.lend()
@@ -37,7 +41,9 @@ def run(task: SuiteTask) -> None:
     with contextlib.nullcontext() if task.as_is else mongodb_stubs.of_mongodb(target):
         tests = _wanted(suites.tests(task.suite, target), task)
     with task.results.open("w") as output:
-        recorder = Recorder(output, partial(_empty, blocking.client(task.uri, BatchSettings())))
+        recorder = Recorder(
+            output, functools.partial(_empty, blocking.client(task.uri, BatchSettings()))
+        )
         recorder.plan(tests, metadata.version("zaqar"))
         for test in _unclaimed(tests, Path(task.shared)):
             _run(test, recorder)
