@@ -194,28 +194,28 @@ async def test_commands_to_a_killed_store_fail_at_once_and_work_after_its_restar
             assert await _outcomes([client.command("PING")]) == [errors.StoreUnavailable]
             server.start()
             await _back(partial(client.command, "PING"))
-            release = Script("claim_delete")(QueueKeys("p", "q"), now=0, claim="c")
-            assert await client.call(release) == 0
+            defer = Script("queue_defer")(QueueKeys("p", "q"), now=0)
+            assert await client.call(defer) == 0
 
 
 async def test_unknown_scripts_are_loaded_into_redis(server: RedisServer) -> None:
     async with _client(server) as client:
-        release = Script("claim_delete")(QueueKeys("p", "q"), now=0, claim="c")
+        defer = Script("queue_defer")(QueueKeys("p", "q"), now=0)
         for _ in range(2):
-            assert await asyncio.gather(*(client.call(release) for _ in range(20))) == [0] * 20
-            assert await client.command("SCRIPT", "EXISTS", release.script.sha) == [1]
+            assert await asyncio.gather(*(client.call(defer) for _ in range(20))) == [0] * 20
+            assert await client.command("SCRIPT", "EXISTS", defer.script.sha) == [1]
             await client.command("SCRIPT", "FLUSH")
 
 
 async def test_source_is_sent_again_for_unknown_scripts_only(server: RedisServer) -> None:
     async with _client(server) as client:
-        release = Script("claim_delete")(QueueKeys("p", "q"), now=0, claim="c")
+        defer = Script("queue_defer")(QueueKeys("p", "q"), now=0)
         sent: list[Awaitable[Any]] = [
             client.command("ECHO", "a"),
-            client.call(release),
-            client.command("EVALSHA", release.script.sha, 0),
+            client.call(defer),
+            client.command("EVALSHA", defer.script.sha, 0),
             client.command("INCR", "n"),
-            client.call(release),
+            client.call(defer),
         ]
         assert await _outcomes(sent) == [b"a", 0, redis.exceptions.NoScriptError, 1, 0]
     with server.client() as admin:
@@ -397,25 +397,25 @@ def _fails(error: type[Exception], call: Callable[[], object]) -> bool:
 
 
 def test_verbs_run_over_a_blocking_client_too(server: RedisServer) -> None:
-    release = Script("claim_delete")(QueueKeys("p", "q"), now=0, claim="c")
+    defer = Script("queue_defer")(QueueKeys("p", "q"), now=0)
     patient = blocking.client(server.uri, PATIENT)
-    assert patient.call(release) == 0
+    assert patient.call(defer) == 0
     patient.command("SCRIPT", "FLUSH")
-    assert patient.call(release) == 0
+    assert patient.call(defer) == 0
     patient.close()
     client = blocking.client(server.uri, QUICK)
-    servers.wait_for(partial(_is_released, client, release), "an answer in time")
+    servers.wait_for(partial(_is_answered, client, defer), "an answer in time")
     with _paused(server), pytest.raises(errors.StoreTimeout):
-        client.call(release)
+        client.call(defer)
     server.signal(signal.SIGKILL)
     with pytest.raises(errors.StoreUnavailable):
-        client.call(release)
+        client.call(defer)
     client.close()
 
 
-def _is_released(client: blocking.BlockingClient, release: Call) -> bool:
+def _is_answered(client: blocking.BlockingClient, defer: Call) -> bool:
     with contextlib.suppress(errors.StoreUnavailable):
-        return bool(client.call(release) == 0)
+        return bool(client.call(defer) == 0)
     return False
 
 

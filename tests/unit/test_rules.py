@@ -17,7 +17,7 @@ LOOSE = rules.Limits(client_id_uuid_safe="off")
 RANGES: dict[str, tuple[Callable[[int], object], int, int]] = {
     "message ttl": (lambda value: rules.message_ttl(value, LIMITS), 60, 1_209_600),
     "message delay": (lambda value: rules.message_delay(value, LIMITS), 0, 900),
-    "claim ttl": (lambda value: rules.claim_ttl(value, LIMITS), 60, 43_200),
+    "claim ttl": (lambda value: rules.claim_ttl(value, LIMITS), 1, 43_200),
     "claim grace": (lambda value: rules.claim_grace(value, LIMITS), 60, 43_200),
     "limit": (lambda value: rules.limit(value, 20), 1, 20),
     "wait": (lambda value: rules.wait(value, LIMITS), 0, 30),

@@ -92,7 +92,7 @@ def check_value(flag: str, value: Any, value_check: ValueCheck) -> None:
 def bounds(least: float, most: float) -> ValueCheck:
     def check_value(value: float) -> None:
         if not least <= value <= most:
-            raise ValueError(f"it must be {least:g} to {most:g}, not {value:g}")
+            raise ValueError(f"it must be {least} to {most}, not {value}")
 
     return check_value
 
@@ -104,7 +104,7 @@ def rate(group: str | None = None) -> Any:
         type=float,
         metavar="N",
         group=group,
-        check=bounds(0.001, 1e9),
+        check=bounds(0.001, 1_000_000_000),
     )
 
 
