@@ -16,7 +16,7 @@ RedeliveryFunction = Literal["fixed", "linear", "exponential"]
 #: back-off up to an hour takes 720 retries in 15 days: longer than a message lives by default.
 RETRIES_MAX = 100
 DELAY_MAX = 3600
-#: Seconds, if an operator allows as much and ``maximum_delay`` is not given.
+#: Seconds, if ``maximum_delay`` is not given.
 REDELIVERY_DELAY_MAX = 900
 #: API: seconds from the minimum to the maximum delay.  Two steps of the back-off.
 DELAY_RANGE_MIN = 10
@@ -88,7 +88,7 @@ def redelivery_delay(value: object, most: int) -> RedeliveryDelay | None:
 
     *most*: seconds.  Raises BadRequest that names the field and its limit.
     """
-    if value is None or value == 0:
+    if value is None or (value == 0 and type(value) is int):
         return None
     given = value if isinstance(value, dict) else {"minimum_delay": value}
     given = {name: each for name, each in given.items() if each is not None}
@@ -96,8 +96,8 @@ def redelivery_delay(value: object, most: int) -> RedeliveryDelay | None:
     in_seconds = f"an integer between 1 and {most}"
     if not _is_integer(least, 1, most):
         raise _bad_delay("minimum_delay" if isinstance(value, dict) else "", in_seconds)
-    longest = given.get("maximum_delay", max(least, min(REDELIVERY_DELAY_MAX, most)))
-    if not _is_integer(longest, least, most):
+    longest: Any = given.get("maximum_delay", max(least, REDELIVERY_DELAY_MAX))
+    if "maximum_delay" in given and not _is_integer(longest, least, most):
         raise _bad_delay("maximum_delay", f"an integer between minimum_delay and {most}")
     function: Any = given.get("backoff_function", "fixed")
     if function not in get_args(RedeliveryFunction):

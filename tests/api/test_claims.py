@@ -355,6 +355,7 @@ def test_renewed_and_released_messages_of_an_unknown_claim_are_not_found(
         ({"delay": -1}, "delay"),
         ({"delay": 901}, "delay"),
         ({"delay": "1"}, "delay"),
+        ({"id": [UNKNOWN]}, "id"),
     ],
 )
 def test_bad_release_is_refused_and_changes_nothing(
@@ -376,6 +377,8 @@ def test_bad_release_is_refused_and_changes_nothing(
         ({"_redelivery_delay": 901}, ["_redelivery_delay", "1", "900"]),
         ({"_redelivery_delay": "5"}, ["_redelivery_delay", "integer"]),
         ({"_redelivery_delay": True}, ["_redelivery_delay", "integer"]),
+        ({"_redelivery_delay": False}, ["_redelivery_delay", "integer"]),
+        ({"_redelivery_delay": 0.0}, ["_redelivery_delay", "integer"]),
         ({"_redelivery_delay": {}}, ["minimum_delay", "_redelivery_delay"]),
         ({"_redelivery_delay": {"minimum_delay": 9, "maximum_delay": 8}}, ["maximum_delay"]),
         (

@@ -590,27 +590,85 @@ def test_released_message_with_a_delay_expires_by_its_own_ttl(store: ContractSto
 
 
 @pytest.mark.parametrize(
-    ("least", "ttl", "allowed"), [(5, 5, True), (5, 4, False), (None, 59, False)]
+    ("own", "ttl", "least"),
+    [(5, 5, None), (5, 4, 5), (None, 59, 60), (61, 59, 60), (10**30, 59, 60), (True, 59, 60)],
 )
 def test_shortest_ttl_of_a_claim_is_that_of_its_queue(
-    store: ContractStore, least: int | None, ttl: int, allowed: bool
+    store: ContractStore, own: int | None, ttl: int, least: int | None
 ) -> None:
-    store.create(_min_claim_ttl=least)
+    store.create(_min_claim_ttl=own)
     ids = store.post("a", "b").ids
     claim = store.claim(limit=1).claim_id
-    if allowed:
-        assert store.renew(claim, ttl)
-        assert store.renew_some(claim, ids[0], ttl=ttl) == (ids[0],)
-        assert names(store.claim(ttl=ttl).messages) == ["b"]
+    if least is None:
+        assert store.renew(claim, ttl, ttl_min=60)
+        assert store.renew_some(claim, ids[0], ttl=ttl, ttl_min=60) == (ids[0],)
+        assert names(store.claim(ttl=ttl, ttl_min=60).messages) == ["b"]
         store.clock.tick(ttl)
         assert names(store.claim().messages) == ["a", "b"]
         return
     for refused in (
-        lambda: store.claim(ttl=ttl),
-        lambda: store.renew(claim, ttl),
-        lambda: store.renew_some(claim, ids[0], ttl=ttl),
+        lambda: store.claim(ttl=ttl, ttl_min=60),
+        lambda: store.renew(claim, ttl, ttl_min=60),
+        lambda: store.renew_some(claim, ids[0], ttl=ttl, ttl_min=60),
     ):
-        with pytest.raises(errors.BadRequest, match=f"at least {least or 60} seconds"):
+        with pytest.raises(errors.BadRequest, match=f"at least {least} seconds"):
             refused()
     assert store.stats().claimed == 1
     assert details(store, claim).ttl == 60
+
+
+def test_claim_ends_although_a_message_that_it_released_is_held_by_another(
+    store: ContractStore,
+) -> None:
+    ids = store.post("a", "b", "c").ids
+    claim = store.claim(limit=2, ttl=43200).claim_id
+    store.release_some(claim, ids[0])
+    other = store.claim(limit=1, ttl=43200).claim_id
+    store.delete(ids[1], claims=[claim or ""])
+    keys_of_queue = keys.of_queue(store.project, "q")
+    assert sum(store.command("LLEN", keys_of_queue.spent)) == 1
+    assert names(details(store, other).messages) == ["a"]
+
+
+def test_no_id_renews_and_releases_nothing(store: ContractStore) -> None:
+    store.post("a")
+    claim = store.claim(ttl=60).claim_id
+    of_store = store.driver.claims
+    nothing: list[str] = []
+    renewed = of_store.renew_messages(store.project, "q", claim or "", nothing, ttl=300, grace=60)
+    assert store.run(renewed) == ()
+    released = of_store.release_messages(store.project, "q", claim or "", nothing, delay=None)
+    assert store.run(released) == ()
+    assert details(store, claim).ttl == 60
+
+
+@pytest.mark.parametrize(
+    "value", [2**62, -5, "9", [1], {"minimum_delay": "x"}, {"jitter": 1}, True]
+)
+def test_redelivery_delay_that_stock_lets_pass_has_no_effect(
+    store: ContractStore, value: Any
+) -> None:
+    store.create(_redelivery_delay=value)
+    store.post("a")
+    store.release(store.claim().claim_id)
+    assert names(store.claim().messages) == ["a"]
+
+
+def test_redelivery_in_an_unknown_form_has_no_effect(store: ContractStore) -> None:
+    store.create()
+    store.command("HSET", keys.of_queue(store.project, "q").queue, "redelivery", "new-9")
+    store.post("a")
+    store.release(store.claim().claim_id)
+    assert names(store.claim().messages) == ["a"]
+
+
+def test_hundreds_of_lapsed_messages_wait_for_the_redelivery_delay(store: ContractStore) -> None:
+    store.create(_redelivery_delay=30)
+    store.post(*map(str, range(250)))
+    claim = store.claim(limit=250, ttl=60)
+    assert len(claim.messages) == 250
+    store.clock.tick(60)
+    assert store.claim(limit=250).messages == ()
+    assert store.stats().delayed == 250
+    store.clock.tick(30)
+    assert names(store.claim(limit=250).messages) == [*map(str, range(250))]

@@ -87,7 +87,6 @@ class ModelComparison(RuleBasedStateMachine):
             _max_claim_count=most,
             _dead_letter_queue=dead_queue or None,
             _dead_letter_queue_messages_ttl=dead_ttl,
-            _min_claim_ttl=5,
             _redelivery_delay=growing if redelivery else None,
         )
 
@@ -170,7 +169,6 @@ class ModelComparison(RuleBasedStateMachine):
         limit=LIMITS,
     )
     def claim(self, queue: str, ttl: int, grace: int, limit: int) -> Any:
-        ttl = self.allowed(queue, ttl)
         taken = self.store.claim(limit, queue=queue, ttl=ttl, grace=grace)
         entries = self.model.claim(queue, taken.claim_id or "", ttl, grace, limit)
         assert [_seen(message) for message in taken.messages] == self.view(entries)
@@ -181,7 +179,6 @@ class ModelComparison(RuleBasedStateMachine):
     @rule(claimed=claims, ttl=CLAIM_SECONDS, grace=st.sampled_from([60, 120]))
     def renew(self, claimed: tuple[str, str], ttl: int, grace: int) -> None:
         queue, claim = claimed
-        ttl = self.allowed(queue, ttl)
         assert self.store.renew(claim, ttl, grace, queue) == self.model.renew(
             queue, claim, ttl, grace
         )
@@ -206,7 +203,6 @@ class ModelComparison(RuleBasedStateMachine):
     def renew_some(self, claimed: tuple[str, str], places: list[int], ttl: int) -> None:
         queue, claim = claimed
         ranks, ids = self.some_of(queue, claim, places)
-        ttl = self.allowed(queue, ttl)
         renewed = self.store.renew_some(claim, *ids, ttl=ttl, queue=queue)
         expected = self.model.renew_some(queue, claim, ranks, ttl, 60)
         assert self.ranks_of(renewed) == expected
@@ -221,10 +217,6 @@ class ModelComparison(RuleBasedStateMachine):
         ranks, ids = self.some_of(queue, claim, places)
         released = self.store.release_some(claim, *ids, delay=delay, queue=queue)
         assert self.ranks_of(released) == self.model.release(queue, claim, ranks, delay)
-
-    def allowed(self, queue: str, ttl: int) -> int:
-        """Returns the TTL of a claim; queues that their first message makes have no minimum."""
-        return max(ttl, 60) if queue in ("plain", "dead") else ttl
 
     def some_of(self, queue: str, claim: str, places: list[int]) -> tuple[list[int], list[str]]:
         """Returns ranks that the claim got, or one that it did not, and their ids."""

@@ -400,11 +400,11 @@ class ContractStore:
         ttl: int = 60,
         grace: int = 60,
         client: str = "",
+        ttl_min: int = 0,
     ) -> ClaimResult:
+        lease = {"ttl": ttl, "grace": grace, "ttl_min": ttl_min}
         return self.run(
-            self.driver.claims.create(
-                self.project, queue, ttl=ttl, grace=grace, limit=limit, client=client
-            )
+            self.driver.claims.create(self.project, queue, **lease, limit=limit, client=client)
         )
 
     def held(self, claim: str | None, queue: str = "q") -> list[str] | None:
@@ -412,10 +412,11 @@ class ContractStore:
         found = self.run(self.driver.claims.get(self.project, queue, claim or ""))
         return None if found is None else names(found.messages)
 
-    def renew(self, claim: str | None, ttl: int, grace: int = 60, queue: str = "q") -> bool:
-        return self.run(
-            self.driver.claims.update(self.project, queue, claim or "", ttl=ttl, grace=grace)
-        )
+    def renew(
+        self, claim: str | None, ttl: int, grace: int = 60, queue: str = "q", ttl_min: int = 0
+    ) -> bool:
+        lease = {"ttl": ttl, "grace": grace, "ttl_min": ttl_min}
+        return self.run(self.driver.claims.update(self.project, queue, claim or "", **lease))
 
     def _administration(self) -> Administration:
         assert self.driver.administration
@@ -451,12 +452,17 @@ class ContractStore:
         self.run(self.driver.claims.delete(self.project, queue, claim or ""))
 
     def renew_some(
-        self, claim: str | None, *ids: str, ttl: int, grace: int = 60, queue: str = "q"
+        self,
+        claim: str | None,
+        *ids: str,
+        ttl: int,
+        grace: int = 60,
+        queue: str = "q",
+        ttl_min: int = 0,
     ) -> Sequence[str] | None:
+        lease = {"ttl": ttl, "grace": grace, "ttl_min": ttl_min}
         return self.run(
-            self.driver.claims.renew_messages(
-                self.project, queue, claim or "", ids, ttl=ttl, grace=grace
-            )
+            self.driver.claims.renew_messages(self.project, queue, claim or "", ids, **lease)
         )
 
     def release_some(

@@ -31,6 +31,7 @@ METADATA_RANGES = {
     "_dead_letter_queue_messages_ttl": (60, 1_209_600),
     "_max_claim_count": (0, 2**63 - 1),
     "_idempotency_window": (1, 86_400),
+    "_min_claim_ttl": (1, 60),
 }
 
 

@@ -195,6 +195,9 @@ def test_claim_is_created_shown_renewed_and_released(
     released = {"released": [], "left": [ids[1]]}
     only_other = {**named, "message_ids": ids[1:], "delay": 5}
     assert peer.ask("claim_release", **only_other) == ApiResponse(200, released)
+    refused = peer.ask("claim_release", **named, message_ids=[])
+    assert (refused.status, "message_ids" in str(refused.body)) == (400, True)
+    assert peer.ask("claim_release", **named, ids=[]).status == 400
     assert peer.ask("claim_delete", **named) == ApiResponse(204, f"Claim {claim} deleted.")
     assert peer.ask("claim_get", **named).status == 404
     assert peer.ask("claim_update", **named, ttl=200).status == 404

@@ -240,11 +240,16 @@ def claimed(queue: str, record: Claim, wanted: MessageDetails) -> bytes:
 
 
 def renewed(ids: Sequence[str], done: Sequence[str]) -> schemas.RenewedOut:
-    return schemas.RenewedOut(list(done), [each for each in ids if each not in done])
+    return schemas.RenewedOut(list(done), _others(ids, done))
 
 
 def released(ids: Sequence[str] | None, done: Sequence[str]) -> schemas.ReleasedOut:
-    return schemas.ReleasedOut(list(done), [each for each in ids or () if each not in done])
+    return schemas.ReleasedOut(list(done), _others(ids or (), done))
+
+
+def _others(ids: Sequence[str], done: Sequence[str]) -> list[str]:
+    known = {*done}
+    return [each for each in ids if each not in known]
 
 
 def stats(queue: str, record: Stats, detailed: bool) -> schemas.StatsOut:

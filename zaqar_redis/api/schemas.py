@@ -65,7 +65,7 @@ class RenewalIn(ClaimIn):
     ] = None
 
 
-class ReleaseIn(Struct):
+class ReleaseIn(Struct, forbid_unknown_fields=True):
     ids: Annotated[
         list[str] | None, about("Only these messages of the claim; else all.", **_IDS)
     ] = None

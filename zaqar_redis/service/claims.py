@@ -45,7 +45,13 @@ class ClaimService(ComposedVerbs):
 
         def fetch() -> Awaitable[ClaimResult]:
             return self._store.create(
-                project, queue, ttl=ttl_seconds, grace=grace_seconds, limit=most, client=client
+                project,
+                queue,
+                ttl=ttl_seconds,
+                grace=grace_seconds,
+                limit=most,
+                client=client,
+                ttl_min=rules.CLAIM_TTL_MIN,
             )
 
         if not seconds:
@@ -82,8 +88,9 @@ class ClaimService(ComposedVerbs):
         """Raises NotFound.  API: an omitted value takes the default, not the old value."""
         ttl_seconds = rules.claim_ttl(ttl, self._limits)
         grace_seconds = rules.claim_grace(grace, self._limits)
+        least = rules.CLAIM_TTL_MIN
         updated = yield self._store.update(
-            project, queue, claim, ttl=ttl_seconds, grace=grace_seconds
+            project, queue, claim, ttl=ttl_seconds, grace=grace_seconds, ttl_min=least
         )
         if not updated:
             raise _missing(claim)
@@ -98,9 +105,13 @@ class ClaimService(ComposedVerbs):
         *,
         ttl: int | None,
         grace: int | None,
+        field: str = "ids",
     ) -> Steps[Sequence[str]]:
-        """Returns the ids of those that the claim holds.  Raises NotFound."""
-        rules.number_of_ids("ids", ids, self._limits)
+        """Returns the ids of those that the claim holds.  Raises NotFound.
+
+        *field*: what errors call *ids*.
+        """
+        rules.number_of_ids(field, ids, self._limits)
         renewed: Sequence[str] | None = yield self._store.renew_messages(
             project,
             queue,
@@ -108,6 +119,7 @@ class ClaimService(ComposedVerbs):
             ids,
             ttl=rules.claim_ttl(ttl, self._limits),
             grace=rules.claim_grace(grace, self._limits),
+            ttl_min=rules.CLAIM_TTL_MIN,
         )
         if renewed is None:
             raise _missing(claim)
@@ -115,11 +127,21 @@ class ClaimService(ComposedVerbs):
 
     @verb
     def release_messages(
-        self, project: str, queue: str, claim: str, ids: Sequence[str] | None, *, delay: int | None
+        self,
+        project: str,
+        queue: str,
+        claim: str,
+        ids: Sequence[str] | None,
+        *,
+        delay: int | None,
+        field: str = "ids",
     ) -> Steps[Sequence[str]]:
-        """Returns the ids of those that the claim held; *ids*: None: all.  Raises NotFound."""
+        """Returns the ids of those that the claim held; *ids*: None: all.  Raises NotFound.
+
+        *field*: what errors call *ids*.
+        """
         if ids is not None:
-            rules.number_of_ids("ids", ids, self._limits)
+            rules.number_of_ids(field, ids, self._limits)
         rules.message_delay(delay, self._limits)
         released: Sequence[str] | None = yield self._store.release_messages(
             project, queue, claim, ids, delay=delay

@@ -190,9 +190,20 @@ class Claims(Protocol):
     """Leases on messages.  A message is held by at most one live claim."""
 
     def create(
-        self, project: str, queue: str, *, ttl: int, grace: int, limit: int, client: str = ""
+        self,
+        project: str,
+        queue: str,
+        *,
+        ttl: int,
+        grace: int,
+        limit: int,
+        client: str = "",
+        ttl_min: int = 0,
     ) -> Awaitable[ClaimResult]:
         """Claims the oldest claimable messages.
+
+        *ttl_min*: seconds; the `_min_claim_ttl` of the queue's metadata takes its place.  Raises
+        BadRequest for a shorter *ttl*; so do renewals.
 
         *client* is the Client-ID of the request, which `administration` shows as long as the
         claim lives; empty: it has none.
@@ -206,7 +217,7 @@ class Claims(Protocol):
         """Returns the live claim with the messages that it still holds, or None."""
 
     def update(
-        self, project: str, queue: str, claim: str, *, ttl: int, grace: int
+        self, project: str, queue: str, claim: str, *, ttl: int, grace: int, ttl_min: int = 0
     ) -> Awaitable[bool]:
         """Restarts the lease; returns False when there is no such live claim."""
 
@@ -217,7 +228,15 @@ class Claims(Protocol):
         """
 
     def renew_messages(
-        self, project: str, queue: str, claim: str, ids: Sequence[str], *, ttl: int, grace: int
+        self,
+        project: str,
+        queue: str,
+        claim: str,
+        ids: Sequence[str],
+        *,
+        ttl: int,
+        grace: int,
+        ttl_min: int = 0,
     ) -> Awaitable[Sequence[str] | None]:
         """Restarts the leases of these messages only, one at least.
 
@@ -231,7 +250,7 @@ class Claims(Protocol):
     def release_messages(
         self, project: str, queue: str, claim: str, ids: Sequence[str] | None, *, delay: int | None
     ) -> Awaitable[Sequence[str] | None]:
-        """Releases these messages only, one at least, or with None all that the claim holds.
+        """Releases these messages only, or with None all that the claim holds.
 
         *delay*: seconds until they can be claimed again; None: as the queue's metadata say.
         Returns the ids of those that it held, the others are ignored; None when there is no such

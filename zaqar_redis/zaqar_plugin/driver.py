@@ -40,6 +40,8 @@ _SETTINGS = (
     "_max_claim_count",
     "_dead_letter_queue",
     "_dead_letter_queue_messages_ttl",
+    "_on_expiry",
+    "_redelivery_delay",
 )
 _MESSAGE_STORES = [options.store_options("message", scheme) for scheme in options.SCHEMES]
 _MANAGEMENT_STORES = [options.store_options("management", scheme) for scheme in options.SCHEMES]

@@ -196,7 +196,15 @@ class DictClaims:
         self._store = store
 
     async def create(
-        self, project: str, queue: str, *, ttl: int, grace: int, limit: int, client: str = ""
+        self,
+        project: str,
+        queue: str,
+        *,
+        ttl: int,
+        grace: int,
+        limit: int,
+        client: str = "",
+        ttl_min: int = 0,
     ) -> records.ClaimResult:
         kept = self._store.get((project, queue), DictQueue({}))
         free = [message for message in kept.messages.values() if message.claim_id is None]
@@ -210,7 +218,9 @@ class DictClaims:
         held = self._store.get((project, queue), DictQueue({})).held_by(claim)
         return records.Claim(id=claim, ttl=300, age=0, messages=tuple(held)) if held else None
 
-    async def update(self, project: str, queue: str, claim: str, *, ttl: int, grace: int) -> bool:
+    async def update(
+        self, project: str, queue: str, claim: str, *, ttl: int, grace: int, ttl_min: int = 0
+    ) -> bool:
         return await self.get(project, queue, claim) is not None
 
     async def delete(self, project: str, queue: str, claim: str) -> None:
@@ -219,7 +229,15 @@ class DictClaims:
             kept.hold(message, None)
 
     async def renew_messages(
-        self, project: str, queue: str, claim: str, ids: Sequence[str], *, ttl: int, grace: int
+        self,
+        project: str,
+        queue: str,
+        claim: str,
+        ids: Sequence[str],
+        *,
+        ttl: int,
+        grace: int,
+        ttl_min: int = 0,
     ) -> Sequence[str] | None:
         held = self._store.get((project, queue), DictQueue({})).held_by(claim)
         return [message.id for message in held if message.id in ids] if held else None

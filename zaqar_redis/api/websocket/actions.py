@@ -251,7 +251,7 @@ class ActionHandlers:
             await self._claims.update(project, queue, claim, ttl=body.ttl, grace=body.grace)
             return ActionResult(f"Claim {claim} updated.", 204)
         renewed = await self._claims.renew_messages(
-            project, queue, claim, ids, ttl=body.ttl, grace=body.grace
+            project, queue, claim, ids, ttl=body.ttl, grace=body.grace, field="message_ids"
         )
         return ActionResult(documents.renewed(ids, renewed))
 
@@ -259,7 +259,12 @@ class ActionHandlers:
         self, request: SocketRequest, body: docs.ClaimReleaseIn
     ) -> ActionResult:
         released = await self._claims.release_messages(
-            request.project, body.queue, body.claim, body.ids, delay=body.delay
+            request.project,
+            body.queue,
+            body.claim,
+            body.ids,
+            delay=body.delay,
+            field="message_ids",
         )
         return ActionResult(documents.released(body.ids, released))
 

@@ -161,7 +161,7 @@ class ClaimUpdateIn(RenewalIn, kw_only=True):
     ids: list[str] | None = field(default=None, name="message_ids")
 
 
-class ClaimReleaseIn(ReleaseIn, kw_only=True):
+class ClaimReleaseIn(ReleaseIn, kw_only=True, forbid_unknown_fields=True):
     queue: str = field(name="queue_name")
     claim: str = field(name="claim_id")
     ids: list[str] | None = field(default=None, name="message_ids")

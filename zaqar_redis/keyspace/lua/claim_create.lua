@@ -5,9 +5,11 @@
 -- letters}, dead-letter queue, their ttl}; {now, false, seconds at least} when the ttl is
 -- shorter. Without messages no claim is created.
 --#keys queue @message claims leases move_lock sweep_index
---#args now:number claim client ttl:number grace:number limit:number dead_letter_claim
+--#args now:number claim client ttl:number least:number grace:number limit:number
+--#args dead_letter_claim
 --#pubsub publish
 -- claim, dead_letter_claim: 32 characters each; the second one holds dead letters
+-- least: seconds, unless the queue says otherwise
 -- client: who creates it, as records of claims have it, or ''
 --#include move_lock now envelope settle claim_record claim_ttl
 

@@ -7,9 +7,9 @@
 --#pubsub publish
 -- delay: ms, or -1: as the queue says
 -- rest: epoch and rank of each; none: all
---#include move_lock now give_back named
+--#include move_lock now give_back named claim_record
 
-local held = held_by(claim)
+local held, ttl, _, record = held_by(claim)
 if not held then
     return false
 end
@@ -22,6 +22,18 @@ end
 if #ranks == #held then
     redis.call('ZREM', leases, claim)
     redis.call('HDEL', claims, claim)
+elseif #ranks > 0 then
+    -- Without them: who claims them next does not keep this claim from ending.
+    local left, released = {}, {}
+    for _, rank in ipairs(ranks) do
+        released[rank] = true
+    end
+    for _, rank in ipairs(held) do
+        if not released[rank] then
+            left[#left + 1] = rank
+        end
+    end
+    redis.call('HSET', claims, claim, claim_record(ttl, client_of_claim(record), left))
 end
 if #ranks > 0 then
     redis.call('HINCRBY', queue, 'released', #ranks)

@@ -4,7 +4,8 @@
 -- of them. Returns {'renewed', epoch, rank of each}, {'missing'} when there is no such claim, or
 -- {'short', seconds at least}.
 --#keys queue bodies claimed expiry holds claims leases move_lock sweep_index
---#args now:number claim ttl:number grace:number rest...
+--#args now:number claim ttl:number least:number grace:number rest...
+-- least: seconds, unless the queue says otherwise
 -- rest: epoch and rank of each; none: all
 --#include move_lock now envelope hold claim_record named claim_ttl
 

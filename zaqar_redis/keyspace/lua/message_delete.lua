@@ -83,7 +83,8 @@ for claim in pairs(holders) do
     local last = record and string.match(record, '%d+$', -RANK)
     local held = last and last ~= gone[1] and redis.call('ZSCORE', claimed, last)
     for rank in string.gmatch(not held and record or '', ' (%d+)') do
-        held = held or (rank ~= last and redis.call('ZSCORE', claimed, rank))
+        held = held or (rank ~= last and redis.call('ZSCORE', claimed, rank)
+            and string.sub(redis.call('HGET', holds, rank), 1, HOLDER) == claim)
     end
     if record and not held and redis.call('RPUSH', spent, claim) == SPENT then
         local oldest = redis.call('LPOP', spent, SPENT / 2)

@@ -21,6 +21,8 @@ GET = Script("claim_get")
 _UPDATE = Script("claim_update")
 _DELETE = Script("claim_delete")
 _CONSUME = Script("claim_consume")
+#: Scripts take no name for all messages: this stands for none.
+_NO_MESSAGE = ""
 
 
 class RedisClaims(RedisResource):
@@ -30,7 +32,15 @@ class RedisClaims(RedisResource):
 
     @verb
     def create(
-        self, project: str, queue: str, *, ttl: int, grace: int, limit: int, client: str = ""
+        self,
+        project: str,
+        queue: str,
+        *,
+        ttl: int,
+        grace: int,
+        limit: int,
+        client: str = "",
+        ttl_min: int = 0,
     ) -> Steps[ClaimResult]:
         claim, dead_letter_claim = identity.new_claim(), identity.new_claim()
         messages, next_visible_ms = yield from dead_letters.take(
@@ -44,6 +54,7 @@ class RedisClaims(RedisResource):
                 claim=claim,
                 client=identity.stored_client(client),
                 ttl=ttl,
+                least=ttl_min,
                 grace=grace,
                 limit=limit,
                 dead_letter_claim=dead_letter_claim,
@@ -73,32 +84,40 @@ class RedisClaims(RedisResource):
         )
 
     @verb
-    def update(self, project: str, queue: str, claim: str, *, ttl: int, grace: int) -> Steps[bool]:
-        known = identity.parse_claim(claim)
-        if known is None:
-            return False
-        return (yield from self._renew(project, queue, known, (), ttl, grace)) is not None
+    def update(
+        self, project: str, queue: str, claim: str, *, ttl: int, grace: int, ttl_min: int = 0
+    ) -> Steps[bool]:
+        lease = {"ttl": ttl, "grace": grace, "least": ttl_min}
+        return (yield from self._renew(project, queue, claim, (), lease)) is not None
 
     @verb
     def renew_messages(
-        self, project: str, queue: str, claim: str, ids: Sequence[str], *, ttl: int, grace: int
+        self,
+        project: str,
+        queue: str,
+        claim: str,
+        ids: Sequence[str],
+        *,
+        ttl: int,
+        grace: int,
+        ttl_min: int = 0,
     ) -> Steps[Sequence[str] | None]:
+        lease = {"ttl": ttl, "grace": grace, "least": ttl_min}
+        return (yield from self._renew(project, queue, claim, ids or (_NO_MESSAGE,), lease))
+
+    def _renew(
+        self, project: str, queue: str, claim: str, ids: Sequence[str], lease: dict[str, int]
+    ) -> Steps[Sequence[str] | None]:
+        """*ids*: empty: all."""
         known = identity.parse_claim(claim)
         if known is None:
             return None
-        return (yield from self._renew(project, queue, known, identity.pairs(ids), ttl, grace))
-
-    def _renew(
-        self, project: str, queue: str, claim: str, named: Sequence[str | int], ttl: int, grace: int
-    ) -> Steps[Sequence[str] | None]:
-        """*named*: epoch and rank of each message; empty: all."""
         outcome, *renewed = yield _UPDATE(
             keys.of_queue(project, queue),
-            *named,
+            *identity.pairs(ids),
             now=self._now(),
-            claim=claim,
-            ttl=ttl,
-            grace=grace,
+            claim=known,
+            **lease,
         )
         if outcome == b"short":
             raise dead_letters.claim_ttl_too_short(renewed[0])
@@ -115,9 +134,10 @@ class RedisClaims(RedisResource):
         known = identity.parse_claim(claim)
         if known is None:
             return None
+        named = () if ids is None else ids or (_NO_MESSAGE,)
         released = yield _DELETE(
             keys.of_queue(project, queue),
-            *identity.pairs(ids or ()),
+            *identity.pairs(named),
             now=self._now(),
             claim=known,
             delay=-1 if delay is None else delay * 1000,

@@ -29,6 +29,9 @@ _SWEEP = Script("queue_sweep")
 _LIST_STEP = 100
 _EMPTY = msgspec.json.encode({})
 
+#: Seconds, a hundred years: of a redelivery delay, whatever an operator allows.
+_DELAY_MAX = 100 * 365 * 86400
+
 #: Moves messages of a queue that were claimed too often, a step; returns how many.
 MoveExhausted = Callable[[str, str], Verb[int]]
 #: Calls of one request for statistics, which settle a hundred messages each: after that, the
@@ -212,7 +215,6 @@ def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
         ("max_claims", "_max_claim_count"),
         ("dead_ttl", "_dead_letter_queue_messages_ttl"),
         ("window", "_idempotency_window"),
-        ("min_claim_ttl", "_min_claim_ttl"),
         ("history", "_history_size"),
     ):
         value = metadata.get(attribute)
@@ -226,9 +228,12 @@ def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
         fields += ("dead_queue", dead_queue)
     if not rules.is_topic(queue) and metadata.get("_on_expiry") in metadata_rules.ON_EXPIRY:
         fields += ("on_expiry", metadata["_on_expiry"])
+    least = metadata.get("_min_claim_ttl")
+    if type(least) is int and 1 <= least <= rules.CLAIM_TTL_MIN:
+        fields += ("min_claim_ttl", least)
     with contextlib.suppress(errors.BadRequest):
         delay = metadata.get("_redelivery_delay")
-        if redelivery := retry_policies.redelivery_delay(delay, rules.INTEGER_MAX):
+        if redelivery := retry_policies.redelivery_delay(delay, _DELAY_MAX):
             fields += ("redelivery", redelivery.stored())
     if metadata.get("_enable_encrypt_messages"):
         fields += ("sealed", 1)
