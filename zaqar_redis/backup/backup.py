@@ -68,8 +68,9 @@ class _FileTarget:
         self.chunks += 1
         self._on_progress()
 
-    async def commit_import(self, project: str, queue: str, token: str) -> None:
+    async def commit_import(self, project: str, queue: str, token: str) -> bool:
         """Does nothing: the caller ends the queue."""
+        return True
 
 
 class _NoRecord:

@@ -31,8 +31,11 @@ class TransferTarget(Protocol):
     ) -> Awaitable[None]:
         """Stores a chunk that was exported from a store of the same kind."""
 
-    def commit_import(self, project: str, queue: str, token: str) -> Awaitable[None]:
-        """Releases the move lock of a completely imported queue.  Idempotent."""
+    def commit_import(self, project: str, queue: str, token: str) -> Awaitable[bool]:
+        """Releases the move lock of a completely imported queue.  Idempotent.
+
+        Returns False when the lock is not this one: it was released, or another import has it.
+        """
 
 
 class Transfer(TransferTarget, Protocol):
@@ -50,6 +53,9 @@ class Transfer(TransferTarget, Protocol):
 
     def move_lock(self, project: str, queue: str) -> Awaitable[MoveLock | None]:
         """Returns the move lock; None: there is none."""
+
+    def epoch(self, project: str, queue: str) -> Awaitable[str]:
+        """Returns the epoch of the queue, whatever its move lock; empty: it does not exist."""
 
     def reserve_epoch(self, project: str, queue: str, epoch: str, seconds: int) -> Awaitable[None]:
         """Reserves the epoch of the queue if it is created within *seconds*; empty: any."""

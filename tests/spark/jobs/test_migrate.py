@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -16,6 +17,7 @@ from tests.spark.jobs.stores import PooledProject, content, move_lock, running_s
 from tests.support import servers
 from zaqar_redis import errors
 from zaqar_redis.keyspace import control_keys
+from zaqar_redis.records import IMPORT_PREFIX
 from zaqar_redis.spark.jobs import migrate as job
 from zaqar_redis.spark.jobs import running
 from zaqar_redis.spark.jobs.migrate import MigrationScope
@@ -25,6 +27,7 @@ from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 from zaqar_redis.storage.move.queue_move import QueueMove
 from zaqar_redis.storage.redis.control import RedisRoles
+from zaqar_redis.storage.redis.transfer import RedisTransfer
 
 #: Messages that are copied while their queue is in use: twelve pages.
 LARGE = 12_000
@@ -297,6 +300,55 @@ def test_sealed_move_can_only_be_finished_at_its_target_store(
     assert other_installation.content("q") == before
     assert move_lock(other_installation.client_of("q"), pooled.project, "q") == ""
     assert pooled.content("q", source) == {}
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_queue_whose_copy_another_import_takes_over_stays_until_it_is_moved(
+    spark: SparkSession,
+    pooled: PooledProject,
+    other_installation: PooledProject,
+    moving_here: pytest.MonkeyPatch,
+    keep: bool,
+) -> None:
+    pooled.fill("q", 60)
+    before = pooled.content("q")
+    verify = QueueCopy.verify
+    taken: list[str] = []
+
+    async def taken_over(self: QueueCopy, project: str, queue: str, copied_rank: int) -> None:
+        await verify(self, project, queue, copied_rank)
+        if not taken:
+            taken.append(queue)
+            other = RedisTransfer(other_installation.client(other_installation.uri))
+            assert other.begin_import(project, queue, f"{IMPORT_PREFIX}other").run()
+
+    moving_here.setattr(QueueCopy, "verify", taken_over)
+    report = move(spark, pooled, "q", to=other_installation.store_config, copy=keep)
+    assert taken
+    assert counts(report, "queues") == {"copied" if keep else "moved": 1}
+    assert other_installation.content("q") == before
+    assert pooled.content("q") == (before if keep else {})
+
+
+def test_tasks_that_cannot_open_their_stores_fail_by_themselves(
+    monkeypatch: pytest.MonkeyPatch, pooled: PooledProject
+) -> None:
+    def away(*_: object) -> Any:
+        raise errors.BadConfiguration("the store is away")
+
+    monkeypatch.setattr(moving, "opened", away)
+    spec = moving.MigrationSpec(pooled.store_config, "one", None, False)
+    failed = moving.move_queues(spec, ["a", "b"])
+    assert [(each.queue, each.shown()) for each in failed] == [
+        ("a", "failed: the store is away"),
+        ("b", "failed: the store is away"),
+    ]
+
+
+def test_speculative_tasks_are_refused(pooled: PooledProject) -> None:
+    session: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda *_: "true"))
+    with pytest.raises(errors.BadConfiguration, match="spark.speculation"):
+        job.migrate(session, pooled.store_config, MigrationScope(("q",)), to_pool="one")
 
 
 @pytest.mark.nightly

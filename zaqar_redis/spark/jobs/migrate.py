@@ -129,6 +129,11 @@ def migrate(
         raise errors.BadConfiguration("exactly one of --to-pool and --to-storage must be given")
     if copy and to is None:
         raise errors.BadConfiguration("--copy: within one store a queue is in one pool only")
+    if spark.conf.get("spark.speculation", "false") == "true":
+        raise errors.BadConfiguration(
+            "spark.speculation: a second attempt at a task interrupts the moves of the first; "
+            "run this job without"
+        )
     names = None if chosen.queues is None else tuple(chosen.queues)
     pattern = None if chosen.pattern is None else _pattern(chosen.pattern)
     with (

@@ -70,6 +70,7 @@ class QueueMove(ComposedVerbs):
         self._record = record
         self._token = token
         self._into_token = import_prefix + token
+        self._is_foreign = bool(import_prefix)
         self._target_name = target_name
 
     @verb
@@ -86,7 +87,8 @@ class QueueMove(ComposedVerbs):
         try:
             count: int = yield from self._copy(copy, verify)
             if keep:
-                yield self._target.commit_import(*self._key, self._into_token)
+                if not (yield self._target.commit_import(*self._key, self._into_token)):
+                    raise errors.MoveLocked
                 yield self._source.unlock(*self._key, MoveLock(LockKind.OUT, self._token))
                 return count
             if not (yield self._source.seal(*self._key, self._token)):
@@ -129,14 +131,28 @@ class QueueMove(ComposedVerbs):
         return count
 
     def _finish(self) -> Steps[bool]:
-        """Returns False when another process has withdrawn the move: then it is undone."""
+        """Returns False when another process has withdrawn the move, or has taken the copy.
+
+        Then it is undone.
+        """
         if not (yield self._record.commit()):
             yield from self._undo()
             return False
-        yield self._target.commit_import(*self._key, self._into_token)
+        released = yield self._target.commit_import(*self._key, self._into_token)
+        # Stores of one installation have its catalogue: nobody else imports the queue.
+        if self._is_foreign and not released and not (yield from self._is_committed()):
+            yield from self._undo()
+            return False
         yield self._source.tombstone(*self._key, self._token)
         yield self._record.end()
         return True
+
+    def _is_committed(self) -> Steps[bool]:
+        """Returns whether the target has the queue, by an earlier try to finish the move."""
+        lock = yield self._target.move_lock(*self._key)
+        mine = yield self._source.epoch(*self._key)
+        theirs = yield self._target.epoch(*self._key)
+        return lock is None and bool(theirs) and mine in ("", theirs)
 
     def _undo(self) -> Steps[None]:
         """Undoes a move that cannot be committed any more."""

@@ -191,10 +191,16 @@ class RedisTransfer(RedisResource):
         return bool((yield _SEAL(keys.of_queue(project, queue), token=token)))
 
     @verb
-    def commit_import(self, project: str, queue: str, token: str) -> Steps[None]:
+    def commit_import(self, project: str, queue: str, token: str) -> Steps[bool]:
         lock = MoveLock(LockKind.INTO, token)
-        yield _UNLOCK(keys.of_queue(project, queue), lock=str(lock))
+        released = yield _UNLOCK(keys.of_queue(project, queue), lock=str(lock))
         yield from add_to_list(project, queue)
+        return bool(released)
+
+    @verb
+    def epoch(self, project: str, queue: str) -> Steps[str]:
+        found = yield RedisCommand("HGET", keys.of_queue(project, queue).queue, "epoch")
+        return found.decode() if found else ""
 
     @verb
     def tombstone(self, project: str, queue: str, token: str) -> Steps[None]:

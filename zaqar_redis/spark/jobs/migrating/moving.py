@@ -23,9 +23,9 @@ from zaqar_redis.storage.move.queue_move import QueueGone
 from zaqar_redis.storage.pools import PooledDriver
 from zaqar_redis.storage.pools.retry import Attempts, RetryPolicy
 
-#: Seconds for which a queue under another move lock is retried: longer than a queue stays
-#: frozen whose mover was killed.
-_MOVE_LOCK_TIMEOUT_SECONDS = 15.0
+#: A queue under another move lock is tried again for longer than a queue stays frozen whose mover
+#: was killed.  At a store that is away for longer than a restart each queue fails by itself.
+_RETRY = RetryPolicy(move_timeout=15.0, outage_timeout=3.0)
 
 
 class MigrationStatus(StrEnum):
@@ -124,9 +124,21 @@ def move_queues(spec: MigrationSpec, queues: Iterable[str]) -> list[MigrationOut
 async def _move_queues(spec: MigrationSpec, queues: list[str]) -> list[MigrationOutcome]:
     if not queues:
         return []
-    with StoreConnections(spec.config) as stores, report_progress() as advance:
-        async with opened(spec.config) as driver, mover_to(spec, driver, stores, advance) as mover:
-            return [await _move(spec.config.project, queue, mover) for queue in queues]
+    done: list[MigrationOutcome] = []
+    try:
+        with StoreConnections(spec.config) as stores, report_progress() as advance:
+            async with (
+                opened(spec.config) as driver,
+                mover_to(spec, driver, stores, advance) as mover,
+            ):
+                for queue in queues:
+                    outcome = await _move(spec.config.project, queue, mover)
+                    done.append(outcome)
+    except (errors.Problem, errors.BadConfiguration, CommandRefused) as error:
+        # A store is away: other tasks, which have theirs, go on.
+        left = queues[len(done) :]
+        done += [MigrationOutcome(queue, MigrationStatus.FAILED, str(error)) for queue in left]
+    return done
 
 
 @contextlib.asynccontextmanager
@@ -166,7 +178,7 @@ async def mover_to(
 
 
 async def _move(project: str, queue: str, mover: QueueMover) -> MigrationOutcome:
-    attempts = Attempts(RetryPolicy(move_timeout=_MOVE_LOCK_TIMEOUT_SECONDS))
+    attempts: Attempts | None = None  # a copy may take longer than they do
     while True:
         try:
             messages, copy = await mover.move(project, queue)
@@ -174,10 +186,12 @@ async def _move(project: str, queue: str, mover: QueueMover) -> MigrationOutcome
             return MigrationOutcome(queue, MigrationStatus.ALREADY_THERE)
         except QueueGone:
             return MigrationOutcome(queue, MigrationStatus.GONE)
-        except errors.MoveLocked as error:
+        except errors.Unavailable as error:
+            # A move that was sealed is finished by the next try: until then the queue is locked.
+            attempts = attempts or Attempts(_RETRY)
             try:
                 pause = attempts.pause(error)
-            except errors.MoveLocked:
+            except errors.Unavailable:
                 return MigrationOutcome(queue, MigrationStatus.FAILED, error.text)
             await asyncio.sleep(pause.seconds)
         except errors.Problem as error:
