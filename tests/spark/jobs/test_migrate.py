@@ -347,7 +347,7 @@ def test_tasks_that_cannot_open_their_stores_fail_by_themselves(
 
 def test_speculative_tasks_are_refused(pooled: PooledProject) -> None:
     session: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda *_: "true"))
-    with pytest.raises(errors.BadConfiguration, match="spark.speculation"):
+    with pytest.raises(errors.BadConfiguration, match=r"spark\.speculation"):
         job.migrate(session, pooled.store_config, MigrationScope(("q",)), to_pool="one")
 
 

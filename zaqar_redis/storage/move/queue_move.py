@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
-from typing import Protocol
+from typing import Protocol, cast
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
@@ -149,9 +149,10 @@ class QueueMove(ComposedVerbs):
 
     def _is_committed(self) -> Steps[bool]:
         """Returns whether the target has the queue, by an earlier try to finish the move."""
-        lock = yield self._target.move_lock(*self._key)
+        target = cast(Transfer, self._target)  # another installation's is a store
+        lock = yield target.move_lock(*self._key)
         mine = yield self._source.epoch(*self._key)
-        theirs = yield self._target.epoch(*self._key)
+        theirs = yield target.epoch(*self._key)
         return lock is None and bool(theirs) and mine in ("", theirs)
 
     def _undo(self) -> Steps[None]:
