@@ -15,6 +15,7 @@ SIGTERM and Ctrl-C end the worker after its current job.
 import random
 import signal
 import sys
+import time
 import uuid
 from contextlib import suppress
 from threading import Event, Thread
@@ -48,12 +49,22 @@ def handle(http: httpx.Client, claim: str, message: dict[str, Any]) -> None:
         print(f"failed, attempt {message['claim_count']}: {error!r}", flush=True)
         http.delete(claim)
     else:
+        while not delete(http, message["href"]):  # until then the claim goes on
+            time.sleep(1)
         has_ended.set()
-        deleted = http.delete(message["href"])
-        if deleted.is_client_error:
-            print("the claim had ended: another worker may do the job again", flush=True)
-        else:
-            deleted.raise_for_status()
+
+
+def delete(http: httpx.Client, href: str) -> bool:
+    """Returns False when the service is away, or has too much to do."""
+    try:
+        deleted = http.delete(href)
+    except httpx.TransportError:
+        return False
+    if deleted.is_server_error or deleted.status_code == 429:
+        return False
+    if deleted.is_client_error:
+        print("the claim had ended: another worker may do the job again", flush=True)
+    return True
 
 
 def main(url: str, project: str, queue: str) -> None:
@@ -68,8 +79,12 @@ def main(url: str, project: str, queue: str) -> None:
                 if claim.is_client_error and claim.status_code != 429:
                     sys.exit(f"the service refuses to serve {queue}: {claim.text}")
                 claim.raise_for_status()
-                for message in claim.json()["messages"] if claim.content else ():
-                    handle(http, claim.headers["Location"], message)
+                location = claim.headers.get("Location", "")
+                if stopping.is_set() and location:  # while it waited for a job
+                    http.post(f"{location}/release", json={"delay": 0})
+                elif location:
+                    for message in claim.json()["messages"]:
+                        handle(http, location, message)
                 pause = 1.0
             except httpx.HTTPError as error:  # the service is away, or has too much to do
                 print("trying again:", error, file=sys.stderr)

@@ -99,7 +99,7 @@ class MessageNotClaimed(BadRequest):
 
 
 class IdempotencyKeyReused(Problem):
-    message = "The Idempotency-Key was used before for a request with other content."
+    message = "The Idempotency-Key was used before for a request with other bytes in its body."
     status, code, title = 422, 1120, "Idempotency-Key reused"
 
 

@@ -112,7 +112,7 @@ def _filter(text: str) -> dict[str, Any]:
 
 
 _CHANGEABLE = takes(
-    arg("--ttl", type=int, metavar="SECONDS", help="lifetime from now on"),
+    arg("--ttl", type=int, metavar="SECONDS", help="lifetime from now on; a new one has an hour"),
     arg(
         "--option",
         type=partial(parse_assignment, form="NAME=JSON"),
