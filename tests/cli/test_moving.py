@@ -98,7 +98,7 @@ def test_peek_on_a_narrow_terminal_fits(shared_target: list[str]) -> None:
     with terminal("message", "peek", "dead", *target, columns=100) as screen:
         assert screen.process.wait(60) == 0
         assert "-f json shows all" in screen.shown
-        table = [line for line in screen.lines if line[:1] in "+|"]
+        table = [line for line in screen.lines if line.startswith(("+", "|"))]
         assert {len(line) for line in table} == {100}
         assert len(table) == 5  # no row is wrapped
         assert "| claimed |" in table[3]
