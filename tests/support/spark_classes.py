@@ -26,6 +26,8 @@ _HOME = Path(sys.prefix) / f"spark-{metadata.version('pyspark')}"
 _ARCHIVE = _HOME / "classes-of-jobs.jsa"
 #: JVMs of tests are too short-lived for the optimizing compiler.
 _OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds*=off"
+#: To verify the thousands of classes of Spark takes a fifth of the CPU time of its start.
+_UNVERIFIED = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 #: Nor do queries of tests run long enough for generated code.
 _DRIVER_OPTIONS = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
 
@@ -46,7 +48,8 @@ def _installed() -> Path:
 
 def java_options() -> str:
     """Returns the options for every JVM of the tests."""
-    return f"{_OPTIONS} -XX:SharedArchiveFile={_ARCHIVE}" if _ARCHIVE.exists() else _OPTIONS
+    options = f"{_OPTIONS} {_UNVERIFIED}"
+    return f"{options} -XX:SharedArchiveFile={_ARCHIVE}" if _ARCHIVE.exists() else options
 
 
 def driver_java_options() -> str:
