@@ -121,6 +121,16 @@ class PostResult(Record, frozen=True):
     rank: int = 0
 
 
+class Lease(Record, frozen=True):
+    """How long a claim lasts.  Seconds."""
+
+    ttl: int
+    #: messages outlive the claim by this at least
+    grace: int
+    #: the shortest *ttl* of a queue whose metadata has no `_min_claim_ttl`
+    ttl_min: int = 0
+
+
 class Claim(Record, frozen=True):
     id: str
     ttl: int

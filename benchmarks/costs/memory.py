@@ -12,7 +12,7 @@ from benchmarks.support.rounds import print_progress
 from tests.support import servers
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.settings import BatchSettings
-from zaqar_redis.records import NewMessage
+from zaqar_redis.records import Lease, NewMessage
 from zaqar_redis.storage.load import load_control
 from zaqar_redis.storage.redis import RedisDriver
 
@@ -126,7 +126,7 @@ async def _post(driver: RedisDriver, queue: str, size: int, count: int) -> None:
 
 async def _claim(driver: RedisDriver, queue: str, messages: int) -> None:
     for _ in range(0, messages, _CLAIM):
-        await driver.claims.create(_PROJECT, queue, ttl=43_200, grace=60, limit=_CLAIM)
+        await driver.claims.create(_PROJECT, queue, Lease(43_200, 60), limit=_CLAIM)
 
 
 async def _each(names: list[str], do: Callable[[str], Awaitable[object]]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.support.stores import ContractStore, names
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
-from zaqar_redis.records import Claim
+from zaqar_redis.records import Claim, Lease
 
 _TO_DEAD = {"_dead_letter_queue": "dead"}
 
@@ -635,9 +635,9 @@ def test_no_id_renews_and_releases_nothing(store: ContractStore) -> None:
     claim = store.claim(ttl=60).claim_id
     of_store = store.driver.claims
     nothing: list[str] = []
-    renewed = of_store.renew_messages(store.project, "q", claim or "", nothing, ttl=300, grace=60)
+    renewed = of_store.update(store.project, "q", claim or "", Lease(300, 60), ids=nothing)
     assert store.run(renewed) == ()
-    released = of_store.release_messages(store.project, "q", claim or "", nothing, delay=None)
+    released = of_store.release(store.project, "q", claim or "", ids=nothing)
     assert store.run(released) == ()
     assert details(store, claim).ttl == 60
 

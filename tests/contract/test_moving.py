@@ -37,7 +37,7 @@ from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Call, RedisCommand
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.pool_records import Job, Move, Pool
-from zaqar_redis.records import IdempotencyKey, LockKind, Message
+from zaqar_redis.records import IdempotencyKey, Lease, LockKind, Message
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.deliveries import DeliveryCount, SettledDeliveries
 from zaqar_redis.storage.move.copy import CopyLive, copy_messages
@@ -229,7 +229,7 @@ def test_changes_during_copy_are_not_lost(pools: PooledContractStore) -> None:
         driver = pools.driver
         for message in ids[:700]:
             await driver.messages.delete(pools.project, "q", [message], claims=None, force=True)
-        taken = await driver.claims.create(pools.project, "q", ttl=3600, grace=60, limit=50)
+        taken = await driver.claims.create(pools.project, "q", Lease(3600, 60), limit=50)
         claimed.append(taken.claim_id)
         await pools.driver.messages.delete(pools.project, "q", [short], claims=None, force=True)
         return copied_rank

@@ -14,7 +14,7 @@ from tests.support import servers
 from tests.support.blocking import BlockingStore, chunk_of
 from tests.support.stores import CLIENT, ContractStore, findings, new_messages, opened
 from zaqar_redis.keyspace import keys
-from zaqar_redis.records import IdempotencyKey, Stats, SubscriptionChanges
+from zaqar_redis.records import IdempotencyKey, Lease, Stats, SubscriptionChanges
 from zaqar_redis.storage.redis import RedisDriver
 from zaqar_redis.storage.redis.bulk import ledger
 
@@ -355,7 +355,7 @@ def test_expiry_index_is_right_after_any_interleaving(real: ContractStore) -> No
                     )
                 case 2:
                     taken = await of.claims.create(
-                        real.project, queue, ttl=chosen.choice([60, 120]), grace=60, limit=3
+                        real.project, queue, Lease(chosen.choice([60, 120]), 60), limit=3
                     )
                     ids = [message.id for message in taken.messages]
                     await of.messages.delete(real.project, queue, ids, claims=None, force=True)

@@ -25,6 +25,7 @@ import sys
 from tests.support.stores import PATIENT
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client, keys
+from zaqar_redis.records import Lease
 from zaqar_redis.storage.redis import RedisDriver
 
 QUEUE = "contended"
@@ -45,7 +46,7 @@ class Claimer:
     async def run(self) -> None:
         while not self._process.is_over():
             taken = await self._driver.claims.create(
-                self._project, QUEUE, ttl=TTL, grace=60, limit=random.randint(1, 5)
+                self._project, QUEUE, Lease(TTL, 60), limit=random.randint(1, 5)
             )
             if taken.claim_id is None:
                 await asyncio.sleep(random.uniform(0.05, 0.2))
@@ -77,7 +78,7 @@ class Claimer:
             await asyncio.sleep(TTL)
 
     async def _renew(self, claim: str) -> None:
-        if await self._driver.claims.update(self._project, QUEUE, claim, ttl=TTL, grace=60):
+        if await self._driver.claims.update(self._project, QUEUE, claim, Lease(TTL, 60)):
             end = await self._process.lease(claim)
             if end is not None:
                 self._process.note("renew", claim, end)

@@ -24,7 +24,7 @@ import pytest
 from tests.faults import claimers
 from tests.support import servers
 from tests.support.stores import PATIENT_OPTIONS
-from zaqar_redis.records import MessageListing, NewMessage
+from zaqar_redis.records import Lease, MessageListing, NewMessage
 from zaqar_redis.storage.redis import RedisDriver, create
 
 PROCESSES = 8
@@ -195,7 +195,7 @@ async def _drained(uri: str, project: str) -> tuple[list[str], list[str]]:
     left = await _listed(driver, project)
     drained: list[str] = []
     while True:
-        taken = await driver.claims.create(project, claimers.QUEUE, ttl=60, grace=60, limit=100)
+        taken = await driver.claims.create(project, claimers.QUEUE, Lease(60, 60), limit=100)
         if taken.claim_id is None:
             break
         drained += [message.id for message in taken.messages]

@@ -14,6 +14,7 @@ from tests.stock.harness import ImportedStore, ImportHarness
 from tests.support import servers
 from zaqar_redis import errors
 from zaqar_redis.keyspace import envelope
+from zaqar_redis.records import Lease
 
 pytestmark = pytest.mark.filterwarnings("ignore:Call to deprecated hmset:DeprecationWarning")
 
@@ -116,7 +117,7 @@ def test_imported_metadata_apply_to_the_queue(harness: ImportHarness, ours: Impo
     (message,) = ours.messages("shop", "orders")
     assert message.claim_id is None
     # It was claimed as often as the queue allows: the next claim dead-letters it.
-    taken = ours.run(ours.driver.claims.create("shop", "orders", ttl=60, grace=60, limit=5))
+    taken = ours.run(ours.driver.claims.create("shop", "orders", Lease(60, 60), limit=5))
     assert taken.messages == ()
     assert bodies(ours.messages("shop", "dead")) == ["stubborn"]
     harness.check()
@@ -150,7 +151,7 @@ def test_claims_are_imported_with_their_ids(harness: ImportHarness, ours: Import
     ours.run(driver.messages.delete("shop", "orders", [second], claims=[claim], force=False))
     ours.run(driver.claims.delete("shop", "orders", claim))
     assert bodies(ours.messages("shop", "orders", everything=False)) == [0, 3, 6, 7, 8, 9]
-    assert ours.run(driver.claims.update("shop", "orders", other, ttl=60, grace=60))
+    assert ours.run(driver.claims.update("shop", "orders", other, Lease(60, 60)))
     assert third
     harness.check()
 

@@ -10,7 +10,7 @@ from tests.support.clock import ManualClock
 from tests.support.stores import CLIENT, PATIENT, TTL, PooledContractStore, new_messages
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import blocking, envelope, keys
-from zaqar_redis.records import ClaimResult, IdempotencyKey, NewMessage
+from zaqar_redis.records import ClaimResult, IdempotencyKey, Lease, NewMessage
 from zaqar_redis.storage.redis.bulk.ledger import BatchDigest, RedisLedger
 from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
 from zaqar_redis.storage.redis.bulk.staged_chunks import RedisStagedChunks
@@ -58,9 +58,7 @@ class ProjectStore:
         self.queues.delete(self.project, queue).run()
 
     def claim(self, limit: int, queue: str = "q", ttl: int = 600, client: str = "") -> ClaimResult:
-        made = self.claims.create(
-            self.project, queue, ttl=ttl, grace=60, limit=limit, client=client
-        )
+        made = self.claims.create(self.project, queue, Lease(ttl, 60), limit=limit, client=client)
         return made.run()
 
     def bodies(self, queue: str = "q") -> list[Any]:

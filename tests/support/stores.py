@@ -28,6 +28,7 @@ from zaqar_redis.records import (
     ClaimResult,
     ClaimSummary,
     IdempotencyKey,
+    Lease,
     Message,
     MessageListing,
     NewMessage,
@@ -402,9 +403,9 @@ class ContractStore:
         client: str = "",
         ttl_min: int = 0,
     ) -> ClaimResult:
-        lease = {"ttl": ttl, "grace": grace, "ttl_min": ttl_min}
+        lease = Lease(ttl, grace, ttl_min)
         return self.run(
-            self.driver.claims.create(self.project, queue, **lease, limit=limit, client=client)
+            self.driver.claims.create(self.project, queue, lease, limit=limit, client=client)
         )
 
     def held(self, claim: str | None, queue: str = "q") -> list[str] | None:
@@ -415,8 +416,9 @@ class ContractStore:
     def renew(
         self, claim: str | None, ttl: int, grace: int = 60, queue: str = "q", ttl_min: int = 0
     ) -> bool:
-        lease = {"ttl": ttl, "grace": grace, "ttl_min": ttl_min}
-        return self.run(self.driver.claims.update(self.project, queue, claim or "", **lease))
+        lease = Lease(ttl, grace, ttl_min)
+        renewed = self.run(self.driver.claims.update(self.project, queue, claim or "", lease))
+        return renewed is not None
 
     def _administration(self) -> Administration:
         assert self.driver.administration
@@ -460,18 +462,16 @@ class ContractStore:
         queue: str = "q",
         ttl_min: int = 0,
     ) -> Sequence[str] | None:
-        lease = {"ttl": ttl, "grace": grace, "ttl_min": ttl_min}
-        return self.run(
-            self.driver.claims.renew_messages(self.project, queue, claim or "", ids, **lease)
-        )
+        lease = Lease(ttl, grace, ttl_min)
+        return self.run(self.driver.claims.update(self.project, queue, claim or "", lease, ids=ids))
 
     def release_some(
         self, claim: str | None, *ids: str, delay: int | None = None, queue: str = "q"
     ) -> Sequence[str] | None:
         """Without ids all that the claim holds."""
         return self.run(
-            self.driver.claims.release_messages(
-                self.project, queue, claim or "", ids or None, delay=delay
+            self.driver.claims.release(
+                self.project, queue, claim or "", ids=ids or None, delay=delay
             )
         )
 

@@ -29,6 +29,7 @@ from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.keys import QueueKeys
 from zaqar_redis.keyspace.script import Call, Script
 from zaqar_redis.keyspace.settings import BatchSettings
+from zaqar_redis.records import Lease
 from zaqar_redis.storage.redis import create
 
 #: For a store that hangs. While it does not, a loaded machine may answer later than that, too.
@@ -331,7 +332,7 @@ async def test_driver_starts_while_the_store_is_unreachable(server: RedisServer)
         driver.ping,
         lambda: driver.queues.get("p", "q"),
         lambda: driver.messages.pop("p", "q", 1),
-        lambda: driver.claims.create("p", "q", ttl=60, grace=60, limit=1),
+        lambda: driver.claims.create("p", "q", Lease(60, 60), limit=1),
         lambda: driver.sweeper.sweep(60),
     ]
     for call in calls:

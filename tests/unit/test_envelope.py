@@ -15,7 +15,7 @@ from tests.support.clock import ManualClock
 from tests.support.stores import PATIENT
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import envelope, keys
-from zaqar_redis.records import NewMessage
+from zaqar_redis.records import Lease, NewMessage
 from zaqar_redis.storage.redis import RedisDriver
 
 _HEAD_SIZE = 29  # what Redis writes: everything before the flags
@@ -111,7 +111,7 @@ async def _written_by_redis(
 
         clock.now += delay * 1000
         seconds, grace = lease
-        taken = await driver.claims.create(project, "q", ttl=seconds, grace=grace, limit=1)
+        taken = await driver.claims.create(project, "q", Lease(seconds, grace), limit=1)
         if taken.messages:
             stored = await client.command("HGET", of_queue.bodies, 1)
             ends = clock.now + seconds * 1000

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.backends import Backend
 from tests.support.stores import PATIENT_OPTIONS
-from zaqar_redis.records import MessageListing, NewMessage
+from zaqar_redis.records import Lease, MessageListing, NewMessage
 from zaqar_redis.service import long_polls
 from zaqar_redis.service.long_polls import LongPoll
 from zaqar_redis.storage.redis import RedisDriver, create
@@ -89,7 +89,7 @@ class LongPollQueue:
         return task
 
     async def claim(self) -> Any:
-        return await self._driver.claims.create(self._project, "q", ttl=60, grace=60, limit=1)
+        return await self._driver.claims.create(self._project, "q", Lease(60, 60), limit=1)
 
     async def _list(self) -> Any:
         return await self._driver.messages.list(self._project, "q", MessageListing(10))

@@ -10,7 +10,7 @@ import msgspec
 
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
-from zaqar_redis.records import Claim, ClaimResult
+from zaqar_redis.records import Claim, ClaimResult, Lease
 from zaqar_redis.service.long_polls import LongPoll
 from zaqar_redis.service.messages import MessageService, count_claimed
 from zaqar_redis.storage.contract import Driver
@@ -40,19 +40,10 @@ class ClaimService(ComposedVerbs):
     ) -> Steps[ClaimResult]:
         seconds = rules.wait(wait, self._limits)
         most = rules.limit(limit, self._limits.max_messages_per_claim_or_pop)
-        ttl_seconds = rules.claim_ttl(ttl, self._limits)
-        grace_seconds = rules.claim_grace(grace, self._limits)
+        lease = self._lease(ttl, grace)
 
         def fetch() -> Awaitable[ClaimResult]:
-            return self._store.create(
-                project,
-                queue,
-                ttl=ttl_seconds,
-                grace=grace_seconds,
-                limit=most,
-                client=client,
-                ttl_min=rules.CLAIM_TTL_MIN,
-            )
+            return self._store.create(project, queue, lease, limit=most, client=client)
 
         if not seconds:
             claimed: ClaimResult = yield fetch()
@@ -83,56 +74,39 @@ class ClaimService(ComposedVerbs):
 
     @verb
     def update(
-        self, project: str, queue: str, claim: str, *, ttl: int | None, grace: int | None
-    ) -> Steps[None]:
-        """Raises NotFound.  API: an omitted value takes the default, not the old value."""
-        ttl_seconds = rules.claim_ttl(ttl, self._limits)
-        grace_seconds = rules.claim_grace(grace, self._limits)
-        least = rules.CLAIM_TTL_MIN
-        updated = yield self._store.update(
-            project, queue, claim, ttl=ttl_seconds, grace=grace_seconds, ttl_min=least
-        )
-        if not updated:
-            raise _missing(claim)
-
-    @verb
-    def renew_messages(
         self,
         project: str,
         queue: str,
         claim: str,
-        ids: Sequence[str],
         *,
         ttl: int | None,
         grace: int | None,
+        ids: Sequence[str] | None,
         field: str = "ids",
     ) -> Steps[Sequence[str]]:
-        """Returns the ids of those that the claim holds.  Raises NotFound.
+        """Returns the ids of those that the claim holds; *ids*: None: all.  Raises NotFound.
 
-        *field*: what errors call *ids*.
+        API: an omitted value takes the default, not the old value.  *field*: what errors call
+        *ids*.
         """
-        rules.number_of_ids(field, ids, self._limits)
-        renewed: Sequence[str] | None = yield self._store.renew_messages(
-            project,
-            queue,
-            claim,
-            ids,
-            ttl=rules.claim_ttl(ttl, self._limits),
-            grace=rules.claim_grace(grace, self._limits),
-            ttl_min=rules.CLAIM_TTL_MIN,
+        if ids is not None:
+            rules.number_of_ids(field, ids, self._limits)
+        lease = self._lease(ttl, grace)
+        renewed: Sequence[str] | None = yield self._store.update(
+            project, queue, claim, lease, ids=ids
         )
         if renewed is None:
             raise _missing(claim)
         return renewed
 
     @verb
-    def release_messages(
+    def release(
         self,
         project: str,
         queue: str,
         claim: str,
-        ids: Sequence[str] | None,
         *,
+        ids: Sequence[str] | None,
         delay: int | None,
         field: str = "ids",
     ) -> Steps[Sequence[str]]:
@@ -143,8 +117,8 @@ class ClaimService(ComposedVerbs):
         if ids is not None:
             rules.number_of_ids(field, ids, self._limits)
         rules.message_delay(delay, self._limits)
-        released: Sequence[str] | None = yield self._store.release_messages(
-            project, queue, claim, ids, delay=delay
+        released: Sequence[str] | None = yield self._store.release(
+            project, queue, claim, ids=ids, delay=delay
         )
         if released is None:
             raise _missing(claim)
@@ -152,6 +126,13 @@ class ClaimService(ComposedVerbs):
 
     def delete(self, project: str, queue: str, claim: str) -> Awaitable[None]:
         return self._store.delete(project, queue, claim)
+
+    def _lease(self, ttl: int | None, grace: int | None) -> Lease:
+        return Lease(
+            ttl=rules.claim_ttl(ttl, self._limits),
+            grace=rules.claim_grace(grace, self._limits),
+            ttl_min=rules.CLAIM_TTL_MIN,
+        )
 
 
 def _has_messages(result: ClaimResult) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from zaqar_redis import errors
 from zaqar_redis.check_records import OperationCheck, StoreHealth
-from zaqar_redis.records import MessageListing, NewMessage
+from zaqar_redis.records import Lease, MessageListing, NewMessage
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.pools import PooledDriver
@@ -172,7 +172,7 @@ async def _operations(driver: Driver) -> dict[str, OperationCheck]:
             ),
         )
         claimed = await timed(
-            "claim_messages", claims.create(project, queue, ttl=60, grace=60, limit=1)
+            "claim_messages", claims.create(project, queue, Lease(60, 60), limit=1)
         )
         await timed("list_messages", messages.list(project, queue, MessageListing(10)))
         first, *others = posted.ids

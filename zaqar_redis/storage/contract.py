@@ -23,6 +23,7 @@ from zaqar_redis.records import (
     ClaimResult,
     Forwarding,
     IdempotencyKey,
+    Lease,
     Message,
     MessageListing,
     NewMessage,
@@ -187,28 +188,21 @@ class PostDeadLetter(Protocol):
 
 
 class Claims(Protocol):
-    """Leases on messages.  A message is held by at most one live claim."""
+    """Leases on messages.  A message is held by at most one live claim.
+
+    Where a lease begins, BadRequest is raised for one that is shorter than the `_min_claim_ttl` of
+    the queue's metadata or, without that, than its `ttl_min`.
+    """
 
     def create(
-        self,
-        project: str,
-        queue: str,
-        *,
-        ttl: int,
-        grace: int,
-        limit: int,
-        client: str = "",
-        ttl_min: int = 0,
+        self, project: str, queue: str, lease: Lease, *, limit: int, client: str = ""
     ) -> Awaitable[ClaimResult]:
         """Claims the oldest claimable messages.
-
-        *ttl_min*: seconds; the `_min_claim_ttl` of the queue's metadata takes its place.  Raises
-        BadRequest for a shorter *ttl*; so do renewals.
 
         *client* is the Client-ID of the request, which `administration` shows as long as the
         claim lives; empty: it has none.
 
-        A message that would expire before the claim is prolonged to *grace* seconds
+        A message that would expire before the claim is prolonged to the grace of the *lease*
         after it.  One that was claimed as often as the queue allows goes to the
         dead-letter queue instead.  When nothing is claimable no claim is created.
         """
@@ -217,45 +211,39 @@ class Claims(Protocol):
         """Returns the live claim with the messages that it still holds, or None."""
 
     def update(
-        self, project: str, queue: str, claim: str, *, ttl: int, grace: int, ttl_min: int = 0
-    ) -> Awaitable[bool]:
-        """Restarts the lease; returns False when there is no such live claim."""
-
-    def delete(self, project: str, queue: str, claim: str) -> Awaitable[None]:
-        """Releases the messages that the claim still holds.  Idempotent.
-
-        They can be claimed again at once, unless the queue's metadata has a `_redelivery_delay`.
-        """
-
-    def renew_messages(
         self,
         project: str,
         queue: str,
         claim: str,
-        ids: Sequence[str],
+        lease: Lease,
         *,
-        ttl: int,
-        grace: int,
-        ttl_min: int = 0,
+        ids: Sequence[str] | None = None,
     ) -> Awaitable[Sequence[str] | None]:
-        """Restarts the leases of these messages only, one at least.
+        """Restarts the leases of all messages that the claim holds, or of these only.
 
-        The others keep theirs, and the claim lasts as long as the longest of them.
-
+        With *ids* the others keep theirs, and the claim lasts as long as the longest of them.
         Returns the ids of those that it holds, the others are ignored; None when there is no such
-        live claim.  Raises BadRequest, as `create` and `update` do, when the queue's metadata do
-        not allow a TTL that short.
+        live claim.
         """
 
-    def release_messages(
-        self, project: str, queue: str, claim: str, ids: Sequence[str] | None, *, delay: int | None
+    def release(
+        self,
+        project: str,
+        queue: str,
+        claim: str,
+        *,
+        ids: Sequence[str] | None = None,
+        delay: int | None = None,
     ) -> Awaitable[Sequence[str] | None]:
-        """Releases these messages only, or with None all that the claim holds.
+        """Releases all messages that the claim holds, or these only.
 
-        *delay*: seconds until they can be claimed again; None: as the queue's metadata say.
-        Returns the ids of those that it held, the others are ignored; None when there is no such
-        live claim.  A claim that holds nothing any more ends.
+        *delay*: seconds until they can be claimed again; None: as the `_redelivery_delay` of the
+        queue's metadata says, or at once.  Returns the ids of those that it held, the others are
+        ignored; None when there is no such live claim.  A claim that holds nothing any more ends.
         """
+
+    def delete(self, project: str, queue: str, claim: str) -> Awaitable[None]:
+        """Releases all that the claim holds.  Idempotent."""
 
 
 #: Called with a queue's name, and how many more of its items are done.

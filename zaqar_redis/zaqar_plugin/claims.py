@@ -9,6 +9,7 @@ from typing import Any
 from zaqar import storage
 from zaqar.storage import errors as storage_errors
 
+from zaqar_redis.records import Lease
 from zaqar_redis.zaqar_plugin.messages import to_document
 
 MessageDocuments = Iterator[dict[str, Any]]
@@ -27,8 +28,7 @@ class ClaimController(storage.Claim):
             project,
             queue,
             lambda store: store.claims.create,
-            ttl=metadata["ttl"],
-            grace=metadata["grace"],
+            Lease(metadata["ttl"], metadata["grace"]),
             limit=limit,
         )
         return claimed.claim_id, map(to_document, claimed.messages)
@@ -51,10 +51,9 @@ class ClaimController(storage.Claim):
             queue,
             lambda store: store.claims.update,
             claim_id,
-            ttl=metadata["ttl"],
-            grace=metadata["grace"],
+            Lease(metadata["ttl"], metadata["grace"]),
         )
-        if not renewed:
+        if renewed is None:
             raise storage_errors.ClaimDoesNotExist(claim_id, queue, project)
 
     def delete(self, queue: str, claim_id: str, project: str | None = None) -> None:

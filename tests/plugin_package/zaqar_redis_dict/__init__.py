@@ -199,12 +199,10 @@ class DictClaims:
         self,
         project: str,
         queue: str,
+        lease: records.Lease,
         *,
-        ttl: int,
-        grace: int,
         limit: int,
         client: str = "",
-        ttl_min: int = 0,
     ) -> records.ClaimResult:
         kept = self._store.get((project, queue), DictQueue({}))
         free = [message for message in kept.messages.values() if message.claim_id is None]
@@ -219,38 +217,39 @@ class DictClaims:
         return records.Claim(id=claim, ttl=300, age=0, messages=tuple(held)) if held else None
 
     async def update(
-        self, project: str, queue: str, claim: str, *, ttl: int, grace: int, ttl_min: int = 0
-    ) -> bool:
-        return await self.get(project, queue, claim) is not None
-
-    async def delete(self, project: str, queue: str, claim: str) -> None:
-        kept = self._store.get((project, queue), DictQueue({}))
-        for message in kept.held_by(claim):
-            kept.hold(message, None)
-
-    async def renew_messages(
         self,
         project: str,
         queue: str,
         claim: str,
-        ids: Sequence[str],
+        lease: records.Lease,
         *,
-        ttl: int,
-        grace: int,
-        ttl_min: int = 0,
+        ids: Sequence[str] | None = None,
     ) -> Sequence[str] | None:
-        held = self._store.get((project, queue), DictQueue({})).held_by(claim)
-        return [message.id for message in held if message.id in ids] if held else None
+        held = self._held(project, queue, claim)
+        return (
+            [message.id for message in held if ids is None or message.id in ids] if held else None
+        )
 
-    async def release_messages(
-        self, project: str, queue: str, claim: str, ids: Sequence[str] | None, *, delay: int | None
+    async def release(
+        self,
+        project: str,
+        queue: str,
+        claim: str,
+        *,
+        ids: Sequence[str] | None = None,
+        delay: int | None = None,
     ) -> Sequence[str] | None:
-        kept = self._store.get((project, queue), DictQueue({}))
-        held = kept.held_by(claim)
+        held = self._held(project, queue, claim)
         released = [message for message in held if ids is None or message.id in ids]
         for message in released:
-            kept.hold(message, None)
+            self._store[project, queue].hold(message, None)
         return [message.id for message in released] if held else None
+
+    async def delete(self, project: str, queue: str, claim: str) -> None:
+        await self.release(project, queue, claim)
+
+    def _held(self, project: str, queue: str, claim: str) -> list[records.Message]:
+        return self._store.get((project, queue), DictQueue({})).held_by(claim)
 
 
 class DictDriver:

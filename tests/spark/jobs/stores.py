@@ -16,7 +16,7 @@ from zaqar_redis import clock
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.blocking import BlockingClient
 from zaqar_redis.pool_records import Pool
-from zaqar_redis.records import ClaimResult, NewMessage
+from zaqar_redis.records import ClaimResult, Lease, NewMessage
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
 from zaqar_redis.storage.redis.claims import RedisClaims
@@ -88,7 +88,7 @@ class PooledProject:
     def claim(self, queue: str, limit: int) -> ClaimResult:
         messages = RedisMessages(self.client_of(queue), clock.store)
         claims = RedisClaims(messages.client, clock.store, messages.dead_letter)
-        return claims.create(self.project, queue, ttl=600, grace=60, limit=limit).run()
+        return claims.create(self.project, queue, Lease(600, 60), limit=limit).run()
 
     def fill(self, queue: str, number: int = 12_000) -> None:
         """Creates a queue with messages in every state, one of them deleted."""

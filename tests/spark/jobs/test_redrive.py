@@ -14,7 +14,7 @@ from tests.support import servers
 from tests.support.spark_reads import BatchRead, SparkTestStore
 from zaqar_redis import clock, errors
 from zaqar_redis.keyspace import envelope
-from zaqar_redis.records import NewMessage
+from zaqar_redis.records import Lease, NewMessage
 from zaqar_redis.spark.jobs import redrive
 from zaqar_redis.spark.jobs.redrive import RedriveSettings
 from zaqar_redis.spark.jobs.running import JobRefused
@@ -207,7 +207,7 @@ def test_concurrent_redrive_is_refused(
     store.create()
     post_dead_letters(store, "a")
     store_config = StoreConfig(store.uri, store.uri, store.project, 10.0)
-    other = GroupLease(store_config, f"redrive:{DEAD}", 60, 60)
+    other = GroupLease(store_config, f"redrive:{DEAD}", Lease(60, 60))
     other.begin()
     try:
         with pytest.raises(JobRefused, match="another redrive"):

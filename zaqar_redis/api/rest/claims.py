@@ -62,12 +62,11 @@ class ClaimHandlers(ComposedVerbs):
         claim lasts as long as the longest of them; messages that it does not hold are `left`.
         """
         ttl, grace, ids = request.document.ttl, request.document.grace, request.document.ids
-        if ids is None:
-            yield self._claims.update(request.project, queue, claim, ttl=ttl, grace=grace)
-            return DONE
-        renewed = yield self._claims.renew_messages(
-            request.project, queue, claim, ids, ttl=ttl, grace=grace
+        renewed = yield self._claims.update(
+            request.project, queue, claim, ttl=ttl, grace=grace, ids=ids
         )
+        if ids is None:
+            return DONE
         return Answer(documents.encode(documents.renewed(ids, renewed)))
 
     @verb
@@ -78,9 +77,7 @@ class ClaimHandlers(ComposedVerbs):
         the queue says, or at once.  Messages that the claim does not hold are `left`.
         """
         ids, delay = request.document.ids, request.document.delay
-        released = yield self._claims.release_messages(
-            request.project, queue, claim, ids, delay=delay
-        )
+        released = yield self._claims.release(request.project, queue, claim, ids=ids, delay=delay)
         return Answer(documents.encode(documents.released(ids, released)))
 
     @verb

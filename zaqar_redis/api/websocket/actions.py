@@ -246,23 +246,27 @@ class ActionHandlers:
         return ActionResult({"age": found.age, "ttl": found.ttl, "messages": messages})
 
     async def claim_update(self, request: SocketRequest, body: docs.ClaimUpdateIn) -> ActionResult:
-        project, queue, claim, ids = request.project, body.queue, body.claim, body.ids
-        if ids is None:
-            await self._claims.update(project, queue, claim, ttl=body.ttl, grace=body.grace)
-            return ActionResult(f"Claim {claim} updated.", 204)
-        renewed = await self._claims.renew_messages(
-            project, queue, claim, ids, ttl=body.ttl, grace=body.grace, field="message_ids"
+        renewed = await self._claims.update(
+            request.project,
+            body.queue,
+            body.claim,
+            ttl=body.ttl,
+            grace=body.grace,
+            ids=body.ids,
+            field="message_ids",
         )
-        return ActionResult(documents.renewed(ids, renewed))
+        if body.ids is None:
+            return ActionResult(f"Claim {body.claim} updated.", 204)
+        return ActionResult(documents.renewed(body.ids, renewed))
 
     async def claim_release(
         self, request: SocketRequest, body: docs.ClaimReleaseIn
     ) -> ActionResult:
-        released = await self._claims.release_messages(
+        released = await self._claims.release(
             request.project,
             body.queue,
             body.claim,
-            body.ids,
+            ids=body.ids,
             delay=body.delay,
             field="message_ids",
         )

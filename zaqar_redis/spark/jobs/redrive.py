@@ -33,6 +33,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType
 
 from zaqar_redis import errors
+from zaqar_redis.records import Lease
 from zaqar_redis.spark.jobs import arguments, redrive_tasks, running, tasks
 from zaqar_redis.spark.jobs.arguments import argument
 from zaqar_redis.spark.jobs.progress import progress_bar
@@ -62,8 +63,8 @@ WOULD_MOVE = "would be moved"
 _CLAIM_MESSAGES = 1000
 #: Messages of a round: enough work for the tasks that Spark starts for it.
 _ROUND_MESSAGES = 100_000
-#: Seconds for which messages stay claimed after a redrive was killed; and the grace.
-_CLAIM_TTL_SECONDS, _CLAIM_GRACE_SECONDS = 120, 60
+#: Messages stay claimed so long after a redrive was killed.
+_LEASE = Lease(ttl=120, grace=60)
 
 
 @dataclass(frozen=True)
@@ -223,9 +224,7 @@ class _RedriveRun:
         self._seen = snapshot.watermarks.count if settings.limit is None else None
         self._condition = condition
         self._redrive_settings = settings
-        self._group_lease = GroupLease(
-            stores.config, f"{NAME}:{queue}", _CLAIM_TTL_SECONDS, _CLAIM_GRACE_SECONDS
-        )
+        self._group_lease = GroupLease(stores.config, f"{NAME}:{queue}", _LEASE)
         self._claims = QueueClaims(stores, self._group_lease)
         #: of all rounds
         self._claimed: list[CountedClaim] = []

@@ -25,6 +25,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from zaqar_redis import errors
+from zaqar_redis.records import Lease
 from zaqar_redis.spark import offsets
 from zaqar_redis.spark.offsets import Offset, QueueOffset
 from zaqar_redis.spark.options import SourceOptions
@@ -55,8 +56,8 @@ class _ClaimPlanner(StreamPlanner):
     def __init__(self, options: SourceOptions, stores: StoreConnections) -> None:
         """Raises group_lease.GroupTaken."""
         super().__init__(options, stores)
-        ttl, grace = int(options["claimTtl"]), int(options["claimGrace"])
-        self._group_lease = GroupLease(stores.config, options["group"], ttl, grace)
+        lease = Lease(int(options["claimTtl"]), int(options["claimGrace"]))
+        self._group_lease = GroupLease(stores.config, options["group"], lease)
         self._claims = QueueClaims(stores, self._group_lease)
         #: claims of the last batch that was acknowledged
         self._ended: set[str] = set()

@@ -57,7 +57,6 @@ class QueueClaims:
 
         Returns None when there is nothing to claim.
         """
-        ttl, grace = self._lease.ttl, self._lease.grace
 
         def create(location: StoreLocation) -> CountedClaim | None:
             most = limit
@@ -68,7 +67,7 @@ class QueueClaims:
             if most <= 0:
                 return None
             claims = self._stores.claims(location)
-            made = claims.create(self._project, queue, ttl=ttl, grace=grace, limit=most).run()
+            made = claims.create(self._project, queue, self._lease.lease, limit=most).run()
             return (made.claim_id, len(made.messages)) if made.claim_id else None
 
         claimed = self._stores.with_retry(queue, create)

@@ -17,6 +17,7 @@ from functools import partial
 from urllib.parse import quote
 
 from zaqar_redis import errors
+from zaqar_redis.records import Lease
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
 from zaqar_redis.storage.redis.control import RedisRoles
 
@@ -35,11 +36,11 @@ class GroupTaken(Exception):
 
 
 class GroupLease:
-    def __init__(self, config: StoreConfig, group: str, ttl: int, grace: int) -> None:
-        """*ttl* and *grace* are those of claims, in seconds."""
+    def __init__(self, config: StoreConfig, group: str, lease: Lease) -> None:
+        """*lease*: of the claims."""
         self._config = config
         self._group = group
-        self.ttl, self.grace = ttl, grace
+        self.lease = lease
         self._role = f"spark:{quote(config.project, safe='')}:{group}"
         self._process = uuid.uuid4().hex
         self._lock = threading.Lock()
@@ -98,7 +99,7 @@ class GroupLease:
                             "this one stood still"
                         )
                         return
-                    if time.monotonic() > renewed + self.ttl / _RENEWALS_PER_TTL:
+                    if time.monotonic() > renewed + self.lease.ttl / _RENEWALS_PER_TTL:
                         self._renew(stores)
                         renewed = time.monotonic()
                 except Exception as error:  # whatever it was: the next time may be better
@@ -122,7 +123,7 @@ class GroupLease:
         """Renews the claim for its whole TTL; returns whether it was alive."""
         claims = stores.claims(location)
         project = self._config.project
-        return claims.update(project, queue, claim, ttl=self.ttl, grace=self.grace).run()
+        return claims.update(project, queue, claim, self.lease).run() is not None
 
     def _roles(self, stores: StoreConnections) -> RedisRoles:
         return RedisRoles(stores.client(self._config.control_uri))

@@ -183,9 +183,8 @@ class RoutedClaims(RoutedResource):
     create = routed(_claims, Claims.create)
     get = routed(_claims, Claims.get)
     update = routed(_claims, Claims.update)
+    release = routed(_claims, Claims.release)
     delete = routed(_claims, Claims.delete)
-    renew_messages = routed(_claims, Claims.renew_messages)
-    release_messages = routed(_claims, Claims.release_messages)
 
 
 class RoutedSubscriptions(RoutedResource):

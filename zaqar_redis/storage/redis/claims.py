@@ -10,7 +10,7 @@ from zaqar_redis import clock
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
-from zaqar_redis.records import Claim, ClaimResult
+from zaqar_redis.records import Claim, ClaimResult, Lease
 from zaqar_redis.storage.contract import PostDeadLetter
 from zaqar_redis.storage.redis import dead_letters, decoding, identity
 from zaqar_redis.storage.redis.resource import RedisResource
@@ -35,12 +35,10 @@ class RedisClaims(RedisResource):
         self,
         project: str,
         queue: str,
+        lease: Lease,
         *,
-        ttl: int,
-        grace: int,
         limit: int,
         client: str = "",
-        ttl_min: int = 0,
     ) -> Steps[ClaimResult]:
         claim, dead_letter_claim = identity.new_claim(), identity.new_claim()
         messages, next_visible_ms = yield from dead_letters.take(
@@ -53,9 +51,9 @@ class RedisClaims(RedisResource):
                 now=now,
                 claim=claim,
                 client=identity.stored_client(client),
-                ttl=ttl,
-                least=ttl_min,
-                grace=grace,
+                ttl=lease.ttl,
+                least=lease.ttl_min,
+                grace=lease.grace,
                 limit=limit,
                 dead_letter_claim=dead_letter_claim,
             ),
@@ -85,64 +83,55 @@ class RedisClaims(RedisResource):
 
     @verb
     def update(
-        self, project: str, queue: str, claim: str, *, ttl: int, grace: int, ttl_min: int = 0
-    ) -> Steps[bool]:
-        lease = {"ttl": ttl, "grace": grace, "least": ttl_min}
-        return (yield from self._renew(project, queue, claim, (), lease)) is not None
-
-    @verb
-    def renew_messages(
         self,
         project: str,
         queue: str,
         claim: str,
-        ids: Sequence[str],
+        lease: Lease,
         *,
-        ttl: int,
-        grace: int,
-        ttl_min: int = 0,
+        ids: Sequence[str] | None = None,
     ) -> Steps[Sequence[str] | None]:
-        lease = {"ttl": ttl, "grace": grace, "least": ttl_min}
-        return (yield from self._renew(project, queue, claim, ids or (_NO_MESSAGE,), lease))
-
-    def _renew(
-        self, project: str, queue: str, claim: str, ids: Sequence[str], lease: dict[str, int]
-    ) -> Steps[Sequence[str] | None]:
-        """*ids*: empty: all."""
         known = identity.parse_claim(claim)
         if known is None:
             return None
         outcome, *renewed = yield _UPDATE(
             keys.of_queue(project, queue),
-            *identity.pairs(ids),
+            *_named(ids),
             now=self._now(),
             claim=known,
-            **lease,
+            ttl=lease.ttl,
+            least=lease.ttl_min,
+            grace=lease.grace,
         )
         if outcome == b"short":
             raise dead_letters.claim_ttl_too_short(renewed[0])
         return _ids(renewed) if outcome == b"renewed" else None
 
     @verb
-    def delete(self, project: str, queue: str, claim: str) -> Steps[None]:
-        yield self.release_messages(project, queue, claim, None, delay=None)
-
-    @verb
-    def release_messages(
-        self, project: str, queue: str, claim: str, ids: Sequence[str] | None, *, delay: int | None
+    def release(
+        self,
+        project: str,
+        queue: str,
+        claim: str,
+        *,
+        ids: Sequence[str] | None = None,
+        delay: int | None = None,
     ) -> Steps[Sequence[str] | None]:
         known = identity.parse_claim(claim)
         if known is None:
             return None
-        named = () if ids is None else ids or (_NO_MESSAGE,)
         released = yield _DELETE(
             keys.of_queue(project, queue),
-            *identity.pairs(named),
+            *_named(ids),
             now=self._now(),
             claim=known,
             delay=-1 if delay is None else delay * 1000,
         )
         return None if released is None else _ids(released)
+
+    @verb
+    def delete(self, project: str, queue: str, claim: str) -> Steps[None]:
+        yield self.release(project, queue, claim)
 
     @verb
     def consume(self, project: str, queue: str, claim: str) -> Steps[int | None]:
@@ -157,6 +146,10 @@ class RedisClaims(RedisResource):
             return None
         count = yield _CONSUME(keys.of_queue(project, queue), now=self._now(), claim=known)
         return None if count is None else int(count)
+
+
+def _named(ids: Sequence[str] | None) -> list[Any]:
+    return [] if ids is None else identity.pairs(ids or (_NO_MESSAGE,))
 
 
 def _ids(answer: Sequence[Any]) -> tuple[str, ...]:
