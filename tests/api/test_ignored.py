@@ -39,6 +39,18 @@ MISSPELT: dict[str, tuple[str, str, object, list[str]]] = {
         [{"op": "add", "path": "/metadata/_max_claims", "value": 3}],
         ["_max_claims"],
     ),
+    "field of a change": (
+        "PATCH",
+        "/queues/q",
+        [{"op": "add", "path": "/metadata/mine", "value": 3, "vlaue": 4}],
+        ["vlaue"],
+    ),
+    "attempts without a dead-letter queue": (
+        "PUT",
+        "/queues/q2",
+        {"_max_claim_count": 3},
+        ["_max_claim_count"],
+    ),
     "option": (
         "POST",
         _SUBSCRIPTIONS,
@@ -98,7 +110,8 @@ def test_name_without_an_effect_is_refused_by_a_strict_service_which_changes_not
 
 
 def test_names_of_which_all_have_an_effect_are_not_named(strict: ZaqarTestClient) -> None:
-    metadata = {"_max_claim_count": 3, "_retry_policy": {}, "_idempotency_window": 60, "mine": 1}
+    metadata = {"_retry_policy": {}, "_idempotency_window": 60, "mine": 1}
+    metadata |= {"_max_claim_count": 3, "_dead_letter_queue": "failed"}
     options = {"filter": {"body": {"field": ["a"]}}, "rate": 5, "of_another_package": 1}
     for answer in (
         strict.create("q", **metadata),

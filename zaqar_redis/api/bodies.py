@@ -58,11 +58,19 @@ def metadata_bodies(
         yield from (name for name in values if name.startswith("_") and name not in known)
         yield from retry_policies.ignored(values)
 
+    def ignored_at_creation(values: Mapping[str, Any]) -> Iterator[str]:
+        yield from ignored(values)
+        if values.get("_max_claim_count") and not values.get("_dead_letter_queue"):
+            yield "_max_claim_count"
+
     def ignored_of_changes(document: Any) -> Iterator[str]:
         changes = patches.read(document)
-        return ignored({each.key: each.value for each in changes if each.op != "remove"})
+        yield from ignored({each.key: each.value for each in changes if each.op != "remove"})
+        yield from (
+            f"[].{name}" for item in document for name in item if name not in patches.FIELDS
+        )
 
     return (
-        Body(kind, noun, size, default={}, ignored=ignored),
+        Body(kind, noun, size, default={}, ignored=ignored_at_creation),
         Body(metadata_schemas.Patches, noun, size, media_type=PATCH, ignored=ignored_of_changes),
     )

@@ -44,6 +44,11 @@ _RETRY_DELAY_SECONDS = 1.0
 _UNAVAILABLE_STATUSES = (502, 503, 504)
 #: What OpenSSL says, by its version, of an answer that is not of TLS.
 _NO_TLS = re.compile("WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|PACKET_LENGTH_TOO_LONG")
+#: What to do about errors of the server API, by their codes.
+_HINTS = {
+    codes.NOT_AVAILABLE.code: ": the namespace of the channel has it off (presence; history_size "
+    "and history_ttl), or the channel is that of a queue"
+}
 #: Titles of answers to calls that the service does not have.
 _UNROUTED = ("404 Not Found", "405 Method Not Allowed")
 
@@ -150,7 +155,8 @@ class ApiClient:
             if self._target.url:
                 why = "the service, or its store,"
             return ServiceUnavailable(f"{why} failed with an internal error ({error['code']})")
-        return CommandFailed(f"{error['message']} ({error['code']})")
+        hint = _HINTS.get(error["code"], "")
+        return CommandFailed(f"{error['message']} ({error['code']}){hint}")
 
     def _send(
         self,

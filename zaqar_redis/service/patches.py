@@ -11,6 +11,9 @@ import msgspec
 
 from zaqar_redis import errors, metadata_rules
 
+#: What an operation has in a document.
+FIELDS = ("op", "path", "value")
+
 
 class PatchOperation(msgspec.Struct, frozen=True):
     op: str
