@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis import checks
+from schemathesis.specs.openapi.schemas import OpenApiSchema
 
 from tests.api_schema import description
 from tests.support import servers
 
-SCHEMA = description.schema()
+#: Made by the process that runs the test: its examples take seconds, and all processes collect it.
+SCHEMA = schemathesis.pytest.from_fixture("schema")
 
 CHECKS = [
     checks.not_a_server_error,
@@ -27,6 +30,12 @@ CHECKS = [
 ]
 
 
+@pytest.fixture
+def schema() -> OpenApiSchema:
+    return description.schema()
+
+
+@pytest.mark.timeout(600)
 @SCHEMA.parametrize()
 @settings(
     max_examples=40 if "FUZZ_EXAMPLES" in os.environ else 8,
