@@ -135,6 +135,30 @@ class QuotaExceeded(Forbidden):
             self.retry = None
 
 
+class PostRefused(Forbidden):
+    """The owner of the queue does not let it take more messages at present."""
+
+
+class QueueFull(PostRefused):
+    message = (
+        'The queue {queue} takes at most {limit} messages ("_max_messages"), and has no room for '
+        "{more} more."
+    )
+    code, title = 1205, "Queue full"
+    retry: int | None = 10
+
+    def __init__(self, *, limit: int, more: int, **fields: object) -> None:
+        """*more*: than *limit*: they will never fit."""
+        super().__init__(limit=limit, more=more, **fields)
+        if more > limit:
+            self.retry = None
+
+
+class QueuePaused(PostRefused):
+    message = 'Posts to the queue {queue} are paused ("_paused").'
+    code, title, retry = 1206, "Queue paused", 10
+
+
 class TooManySubscriptions(Forbidden):
     """A queue or topic has as many subscriptions as the operator allows."""
 

@@ -17,6 +17,11 @@ HISTORY_SIZE_MAX = 1_000_000
 #: What may happen to a message that expires, beside its deletion.
 ON_EXPIRY = ("alarm", "dead_letter")
 
+#: What happens to a post to a full queue.
+OVERFLOWS = ("reject", "drop_oldest", "dead_letter")
+#: What may be paused.
+PAUSES = ("posts", "claims", "all")
+
 #: Reserved attributes whose defaults are shown, in the order of the API reference.
 RESERVED = (
     "_max_messages_post_size",
@@ -46,6 +51,7 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
         "_max_claim_count": (0, rules.INTEGER_MAX),
         "_idempotency_window": (1, limits.max_idempotency_window),
         "_min_claim_ttl": (1, rules.CLAIM_TTL_MIN),
+        "_max_messages": (1, rules.INTEGER_MAX),
     }
     for name, (least, most) in ranges.items():
         _check_integer(metadata, name, least, most)
@@ -55,15 +61,18 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
             why='The value of "_dead_letter_queue" must be a queue name: 1 to '
             f"{rules.QUEUE_NAME_MAX} ASCII letters, digits, underscores, dashes and dots."
         )
-    on_expiry = metadata.get("_on_expiry")
-    if on_expiry is not None and on_expiry not in ON_EXPIRY:
-        raise errors.BadRequest(
-            why=f'The value of "_on_expiry" must be one of {", ".join(ON_EXPIRY)}.'
-        )
-    if on_expiry == "dead_letter" and not dead:
-        raise errors.BadRequest(
-            why='"_on_expiry": "dead_letter" needs "_dead_letter_queue": set it, too.'
-        )
+    for name, choices in (("_on_expiry", ON_EXPIRY), ("_overflow", OVERFLOWS), ("_paused", PAUSES)):
+        value = metadata.get(name)
+        if value is not None and value not in choices:
+            raise errors.BadRequest(
+                why=f'The value of "{name}" must be one of {", ".join(choices)}.'
+            )
+        if value == "dead_letter" and not dead:
+            raise errors.BadRequest(
+                why=f'"{name}": "dead_letter" needs "_dead_letter_queue": set it, too.'
+            )
+    if metadata.get("_overflow") is not None and metadata.get("_max_messages") is None:
+        raise errors.BadRequest(why='"_overflow" needs "_max_messages": set it, too.')
     retry_policies.retry_policy(metadata.get("_retry_policy"))
     retry_policies.redelivery_delay(metadata.get("_redelivery_delay"), limits.max_message_delay)
     encrypt = metadata.get("_enable_encrypt_messages")

@@ -217,6 +217,10 @@ class MessageCounters(Record, frozen=True):
     purged: int = 0
     #: moved to the dead-letter queue
     dead_lettered: int = 0
+    #: deleted to make room for newer ones
+    dropped: int = 0
+    #: not posted: the queue was full or paused
+    refused: int = 0
 
 
 class Stats(Record, frozen=True):

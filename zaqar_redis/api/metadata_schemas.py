@@ -117,6 +117,21 @@ _REDELIVERY_DELAY = {
         ),
     },
 }
+_MAX_MESSAGES = _attribute(
+    "integer", "Messages that the queue may have.  Else any number.", minimum=1
+)
+_OVERFLOW = _attribute(
+    "string",
+    "What happens to a post to a queue with `_max_messages`: it is refused, or the oldest messages "
+    "are deleted, or they go to the dead-letter queue.",
+    enum=[*metadata_rules.OVERFLOWS, None],
+    default=metadata_rules.OVERFLOWS[0],
+)
+_PAUSED = _attribute(
+    "string",
+    "What is paused: posts are refused, claims and pops get nothing.",
+    enum=[*metadata_rules.PAUSES, None],
+)
 #: Those that the service uses, by name.
 ATTRIBUTES = _RESERVED | {
     "_idempotency_window": _WINDOW,
@@ -124,13 +139,16 @@ ATTRIBUTES = _RESERVED | {
     "_retry_policy": RETRY_POLICY,
     "_min_claim_ttl": _MIN_CLAIM_TTL,
     "_redelivery_delay": _REDELIVERY_DELAY,
+    "_max_messages": _MAX_MESSAGES,
+    "_overflow": _OVERFLOW,
+    "_paused": _PAUSED,
 }
-_OF_CLAIMS = (
+_OF_QUEUES = (
     *("_dead_letter_queue", "_dead_letter_queue_messages_ttl", "_max_claim_count"),
-    *("_on_expiry", "_min_claim_ttl", "_redelivery_delay"),
+    *("_on_expiry", "_min_claim_ttl", "_redelivery_delay", "_max_messages", "_overflow", "_paused"),
 )
 #: Those of topics that have an effect.
-TOPIC_ATTRIBUTES = {name: each for name, each in ATTRIBUTES.items() if name not in _OF_CLAIMS} | {
+TOPIC_ATTRIBUTES = {name: each for name, each in ATTRIBUTES.items() if name not in _OF_QUEUES} | {
     "_history_size": _HISTORY
 }
 

@@ -194,7 +194,7 @@ def _routes_of_messages(
         body=Body(document, "Messages", limits.max_messages_post_size),
         answers={201: docs.PostedOut},
         headers={"Idempotency-Replayed": "`true`: this answer was given before."},
-        problems=(errors.IdempotencyKeyReused, errors.QuotaExceeded),
+        problems=(errors.IdempotencyKeyReused, errors.QuotaExceeded, errors.PostRefused),
         hot=True,
     )
     page = partial(get, query=kind.messages, answers={200: docs.MessagePageOut}, hot=hot)

@@ -183,6 +183,8 @@ class CountersOut(Document):
     expired: Count
     purged: Count
     dead_lettered: Annotated[Count, about("Moved to the dead-letter queue.")]
+    dropped: Annotated[Count, about("Deleted to make room in a full queue.")]
+    refused: Annotated[Count, about("Not posted: the queue was full or paused.")]
 
 
 class StatsOut(Document):

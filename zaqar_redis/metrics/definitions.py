@@ -261,6 +261,12 @@ QUEUE_COUNTERS = {
     "dead_lettered": StoredCounter(
         "queue_dead_lettered", "Messages sent to the dead-letter queue.", _OF_QUEUE
     ),
+    "dropped": StoredCounter(
+        "queue_dropped", "Messages deleted to make room in a full queue.", _OF_QUEUE
+    ),
+    "refused": StoredCounter(
+        "queue_refused", "Messages not posted: the queue was full or paused.", _OF_QUEUE
+    ),
 }
 QUEUES_OMITTED = Gauge(
     "queues_omitted", "Queues that match the option queues, but exceed queues_max."

@@ -103,7 +103,7 @@ class QueueChannelService:
             )
         except errors.Unavailable:
             raise
-        except errors.QuotaExceeded as problem:
+        except (errors.QuotaExceeded, errors.PostRefused) as problem:
             raise CommandRejected(codes.LIMIT_EXCEEDED) from problem
         except errors.Problem as problem:
             raise CommandRejected(codes.BAD_REQUEST) from problem

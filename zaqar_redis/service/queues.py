@@ -167,11 +167,11 @@ class QueueService(ComposedVerbs):
             else metadata_rules.queue_metadata
         )
         check(metadata, self._limits, self._can_encrypt)
-        on_expiry = metadata.get("_on_expiry")
-        if on_expiry == "dead_letter" and metadata.get("_dead_letter_queue") == queue:
-            raise errors.BadRequest(
-                why='"_on_expiry": "dead_letter" needs another queue as "_dead_letter_queue".'
-            )
+        for name in ("_on_expiry", "_overflow"):
+            if metadata.get(name) == "dead_letter" and metadata["_dead_letter_queue"] == queue:
+                raise errors.BadRequest(
+                    why=f'"{name}": "dead_letter" needs another queue as "_dead_letter_queue".'
+                )
         try:
             size = len(msgspec.json.encode(metadata))
         except (OverflowError, RecursionError):

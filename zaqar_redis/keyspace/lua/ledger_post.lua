@@ -1,10 +1,11 @@
 -- Append a chunk of a batch to a queue, unless the ledger says that it was appended before.
 --
 -- Returns {'missing'} when there is no queue and no epoch to create one with,
--- {'large', limit}, {'plain'} when the queue wants bodies encrypted, {'known'},
+-- {'large', limit}, {'full', limit, how many}, {'paused'},
+-- {'plain'} when the queue wants bodies encrypted, {'known'},
 -- {'other'} when it was appended with other messages, or {'posted', not yet listed}.
 --#flags deny-oom
---#keys @append ledger ledger_ends
+--#keys @append claimed holds ledger ledger_ends
 --#args now:number epoch size:number default_ttl:number encrypted:flag entry batch:number
 --#args chunk:number digest window:number rest...
 --#pubsub publish
@@ -24,7 +25,7 @@ if last and (last > batch or (last == batch and part >= chunk)) then
 end
 --#include admit
 local values, skip = ARGV, rest - 1
---#include append trim
+--#include make_room append trim
 write_entry(epoch, batch, chunk, digest)
 soonest = math.min(soonest, now + window)
 --#include note_sweep

@@ -1,9 +1,10 @@
 -- Append messages that another queue's subscription forwards, but for those that were appended.
 --
 -- Returns {'missing'} when there is no queue and no epoch to create one with, {'large', limit},
+-- {'full', limit, how many}, {'paused'},
 -- {'plain'} when the queue wants bodies encrypted, or {'posted', not yet listed}.
 --#flags deny-oom
---#keys @append ledger ledger_ends
+--#keys @append claimed holds ledger ledger_ends
 --#args now:number epoch size:number encrypted:flag entry window:number rest...
 --#pubsub publish
 -- epoch: of a queue to create, or ''
@@ -26,7 +27,7 @@ end
 if #values == 0 then
     return {'posted', redis.call('HEXISTS', queue, 'unlisted')}
 end
---#include admit append trim
+--#include admit make_room append trim
 write_entry(epoch, tonumber(ARGV[#ARGV - 2]), 0, '0')
 soonest = math.min(soonest, now + window)
 --#include note_sweep

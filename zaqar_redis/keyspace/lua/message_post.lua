@@ -1,11 +1,12 @@
 -- Append messages to a queue, in the order given, under the next ranks.
 --
 -- Returns {'missing'} when there is no queue and no epoch to create one with,
--- {'large', limit}, {'plain'} when the queue wants bodies encrypted, {'reused'}
+-- {'large', limit}, {'full', limit, how many}, {'paused'},
+-- {'plain'} when the queue wants bodies encrypted, {'reused'}
 -- when the idempotency key came with other content, else
 -- {'posted' or 'replayed', epoch, first rank, how many, not yet listed}.
 --#flags deny-oom
---#keys @append idempotency idempotency_old
+--#keys @append claimed holds idempotency idempotency_old
 --#args now:number epoch size default_ttl:number encrypted:flag idempotency_key fingerprint
 --#args window:number rest...
 --#pubsub publish
@@ -30,7 +31,7 @@ if idempotency_key ~= '' and known[1] then
 end
 --#include admit
 local values, skip = ARGV, rest - 1
---#include append trim
+--#include make_room append trim
 if idempotency_key ~= '' then
     local records, records_old = idempotency, idempotency_old
     local own = redis.call('HGET', queue, 'window')

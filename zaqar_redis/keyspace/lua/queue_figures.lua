@@ -13,7 +13,7 @@
 
 local OLDEST = 8  -- messages that have expired and were not swept may be before the oldest
 local fields = redis.call('HMGET', queue, 'epoch', 'created', 'dead_queue', 'rank', 'claimed',
-    'released', 'expired', 'purged', 'dead_lettered', 'on_expiry')
+    'released', 'expired', 'purged', 'dead_lettered', 'dropped', 'refused', 'on_expiry')
 if not fields[1] then
     return {now, false}
 end
@@ -34,23 +34,23 @@ end
 local total, parked = count(expiry), redis.call('ZCOUNT', claimed, PARKED, '+inf')
 fields[9] = (fields[9] or 0) + parked
 local answer = {now, fields[1], fields[2], fields[3], total, redis.call('ZCARD', expiry) - total,
-    count(claimed) - parked, count(delayed), count(subscription_ends), failing(), fields[10],
-    unpack(fields, 4, 9)}
+    count(claimed) - parked, count(delayed), count(subscription_ends), failing(), fields[12],
+    unpack(fields, 4, 11)}
 if total == 0 then
     return answer
 end
 for _, rank in ipairs(redis.call('ZRANGE', messages, 0, OLDEST - 1)) do
     local envelope = redis.call('HGET', bodies, rank)
     if envelope and expiry_of(envelope) > now then
-        answer[18], answer[19] = string.format('%.0f', created_of(envelope)), #envelope
+        answer[20], answer[21] = string.format('%.0f', created_of(envelope)), #envelope
         local held = tonumber(redis.call('ZSCORE', claimed, rank) or 0) > now
         local claim = held and string.sub(redis.call('HGET', holds, rank) or '', 1, 32)
         local record = claim and redis.call('HGET', claims, claim)
         local ttl = record and string.match(record, '^%d+')
         local ends = ttl and redis.call('ZSCORE', leases, claim)
         if ends then
-            answer[20], answer[21] = claim, string.format('%.0f', ends - ttl * 1000)
-            answer[22] = client_of_claim(record)
+            answer[22], answer[23] = claim, string.format('%.0f', ends - ttl * 1000)
+            answer[24] = client_of_claim(record)
         end
         break
     end

@@ -29,7 +29,7 @@ local parked = redis.call('ZCOUNT', claimed, PARKED, '+inf')
 local total, held, waiting = redis.call('ZCARD', messages) - parked,
     redis.call('ZCARD', claimed) - parked, redis.call('ZCARD', delayed)
 local counters = redis.call('HMGET', queue, 'rank', 'claimed', 'released', 'expired', 'purged',
-    'dead_lettered')
+    'dead_lettered', 'dropped', 'refused')
 counters[6] = (counters[6] or 0) + parked
 if unsettled then  -- a message does not expire while it is claimed
     local later = string.format('(%.0f', now)

@@ -1,10 +1,11 @@
 -- Append a staged chunk to the queue; it waits no longer.
 --
 -- Returns {'gone'} when no such chunk waits, {'missing'} when there is no queue and no
--- epoch to make one with, {'large', limit}, {'plain'} when the queue wants bodies
+-- epoch to make one with, {'large', limit}, {'full', limit, how many}, {'paused'},
+-- {'plain'} when the queue wants bodies
 -- encrypted, or {'posted', not yet listed}.
 --#flags deny-oom
---#keys @append stages
+--#keys @append claimed holds stages
 --#args now:number epoch size:number default_ttl:number encrypted:flag field
 --#pubsub publish
 -- epoch: of a queue to create, or ''
@@ -18,6 +19,6 @@ if not packed then
 end
 --#include admit
 local values, skip = cmsgpack.unpack(packed), 0
---#include append trim note_sweep
+--#include make_room append trim note_sweep
 redis.call('HDEL', stages, field)
 return {'posted', unlisted}

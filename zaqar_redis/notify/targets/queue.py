@@ -38,7 +38,7 @@ class QueueTarget:
                 await self._replay(delivery, queue)
             else:
                 await self._forward(delivery, queue)
-        except errors.Unavailable as problem:
+        except (errors.Unavailable, errors.PostRefused) as problem:
             return Result(Outcome.RETRY, f"the {rules.described(queue)} is unavailable: {problem}")
         except errors.Problem as problem:
             return Result(Outcome.REFUSED, f"the {rules.described(queue)}: {problem}")

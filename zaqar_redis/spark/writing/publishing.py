@@ -66,8 +66,8 @@ class _QueuePublisher:
         self._stores.with_retry(self._queue, self._check)
         try:
             self._stores.with_retry(self._queue, lambda location: self._publish(location, batch))
-        except errors.EncryptionRequired as error:
-            raise rows.needs_encryption(self._queue) from error
+        except (errors.EncryptionRequired, errors.PostRefused) as error:
+            raise rows.refused(self._queue, error) from error
 
     def _check(self, location: StoreLocation) -> None:
         for each in self._staged:

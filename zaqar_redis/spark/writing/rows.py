@@ -44,7 +44,9 @@ class BadRow(Exception):
     """A row cannot be a message; the text says which, and why."""
 
 
-def needs_encryption(queue: str) -> BadRow:
+def refused(queue: str, error: errors.EncryptionRequired | errors.PostRefused) -> BadRow:
+    if isinstance(error, errors.PostRefused):
+        return BadRow(str(error))
     return BadRow(f'the queue "{queue}" wants bodies encrypted, which only the service can do')
 
 

@@ -120,8 +120,8 @@ def _with_retry(stores: StoreConnections, queue: str, act: Callable[[StoreLocati
             "nothing was written: where rows may change between two tries, use the option "
             "delivery=staged"
         ) from error
-    except errors.EncryptionRequired as error:
-        raise rows.needs_encryption(queue) from error
+    except (errors.EncryptionRequired, errors.PostRefused) as error:
+        raise rows.refused(queue, error) from error
 
 
 @dataclass

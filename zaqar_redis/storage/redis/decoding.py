@@ -11,21 +11,24 @@ from zaqar_redis.records import Message, MessageCounters
 from zaqar_redis.storage.redis import identity
 
 #: How many counters a queue has stored, in the order of `counters`.
-COUNTERS = 6
+COUNTERS = 8
 
 
 def counters(total: int, stored: Sequence[bytes | None]) -> MessageCounters:
     """Returns the counters of a queue with *total* messages; None: nothing was counted yet."""
-    posted, claimed, released, expired, purged, dead_lettered = (int(n or 0) for n in stored)
+    posted, claimed, released, *gone, refused = (int(n or 0) for n in stored)
+    expired, purged, dead_lettered, dropped = gone
     return MessageCounters(
         posted=posted,
         claimed=claimed,
         released=released,
         # Not counted: all that are gone and went no other way.
-        deleted=max(0, posted - total - expired - purged - dead_lettered),
+        deleted=max(0, posted - total - sum(gone)),
         expired=expired,
         purged=purged,
         dead_lettered=dead_lettered,
+        dropped=dropped,
+        refused=refused,
     )
 
 

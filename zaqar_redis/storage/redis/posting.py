@@ -71,7 +71,8 @@ def run_append(project: str, queue: str, build_call: Callable[..., Call]) -> Ste
 
     Then the script runs again with a new epoch.  A queue that is not in its project's list
     is added: the last value of an answer ``posted`` says so.  Raises BadRequest when the
-    request is too large for the queue, EncryptionRequired when it wants bodies encrypted.
+    request is too large for the queue, EncryptionRequired when it wants bodies encrypted,
+    PostRefused when it is full or posts to it are paused.
     """
     answer = yield build_call(epoch="")
     while answer[0] == b"missing":
@@ -82,6 +83,10 @@ def run_append(project: str, queue: str, build_call: Callable[..., Call]) -> Ste
         )
     if answer[0] == b"plain":
         raise errors.EncryptionRequired
+    if answer[0] == b"full":
+        raise errors.QueueFull(queue=queue, limit=answer[1], more=answer[2])
+    if answer[0] == b"paused":
+        raise errors.QueuePaused(queue=queue)
     if answer[0] == b"posted" and answer[-1]:
         yield from add_to_list(project, queue)
     return answer

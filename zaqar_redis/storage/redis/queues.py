@@ -224,13 +224,16 @@ def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
             fields += (name, int(value))
     dead_queue = metadata.get("_dead_letter_queue")
     # Not the queue itself: a message could go round in it for ever.
-    if isinstance(dead_queue, str) and dead_queue not in ("", queue):
+    has_dead_queue = isinstance(dead_queue, str) and dead_queue not in ("", queue)
+    if has_dead_queue:
         fields += ("dead_queue", dead_queue)
     if not rules.is_topic(queue) and metadata.get("_on_expiry") in metadata_rules.ON_EXPIRY:
         fields += ("on_expiry", metadata["_on_expiry"])
     least = metadata.get("_min_claim_ttl")
     if type(least) is int and 1 <= least <= rules.CLAIM_TTL_MIN:
         fields += ("min_claim_ttl", least)
+    if not rules.is_topic(queue) and (limits := _limits(metadata, has_dead_queue)):
+        fields += ("limits", limits)
     with contextlib.suppress(errors.BadRequest):
         delay = metadata.get("_redelivery_delay")
         if redelivery := retry_policies.redelivery_delay(delay, _DELAY_MAX):
@@ -238,3 +241,17 @@ def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
     if metadata.get("_enable_encrypt_messages"):
         fields += ("sealed", 1)
     return fields
+
+
+def _limits(metadata: dict[str, Any], has_dead_queue: bool) -> str:
+    """Returns messages at most, 0: any; what becomes of those beyond; what is paused."""
+    most, overflow, paused = map(metadata.get, ("_max_messages", "_overflow", "_paused"))
+    if type(most) is not int or most < 1:
+        most = 0
+    if overflow not in metadata_rules.OVERFLOWS or (
+        overflow == "dead_letter" and not has_dead_queue
+    ):
+        overflow = metadata_rules.OVERFLOWS[0]
+    if paused not in metadata_rules.PAUSES:
+        paused = ""
+    return f"{most} {overflow} {paused or 'nothing'}" if most or paused else ""

@@ -2,11 +2,17 @@
 -- keep(rank, envelope, count); those that were claimed too often go into `dead`. Sets `taken`,
 -- their number, `left`, whether there may be more, and `soonest` for return_taken.lua.
 local ROUNDS = 50  -- how often a page may be refilled before the caller asks again
+local PAUSED_MS = 1000  -- after which a caller that waits may ask again
 local DEAD_LETTER_HOLD_MS = 60000  -- how long a message is held that was claimed too often
 
-local known = redis.call('HMGET', queue, 'epoch', 'dead_queue', 'dead_ttl', 'due', 'max_claims')
+local known = redis.call('HMGET', queue, 'epoch', 'dead_queue', 'dead_ttl', 'due', 'max_claims',
+    'limits')
 if not known[1] then
     return {now, false}
+end
+local paused = known[6] and string.match(known[6], '%S+$')
+if paused == 'claims' or paused == 'all' then
+    return {now, known[1], 0, PAUSED_MS, {}, {}, known[2], known[3]}
 end
 local unsettled = false
 if not known[4] or known[4] + 0 <= now then  -- before that nothing ends

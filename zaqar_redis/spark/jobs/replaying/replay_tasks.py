@@ -116,8 +116,8 @@ class _TargetQueue:
                 f'messages for the queue "{self.queue}" differ from those of the first replay with '
                 "this --write-id; nothing was written: archive, filters and --ttl must be the same"
             ) from error
-        except errors.EncryptionRequired as error:
-            raise rows.needs_encryption(self.queue) from error
+        except (errors.EncryptionRequired, errors.PostRefused) as error:
+            raise rows.refused(self.queue, error) from error
 
     def _post(
         self,

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues that take so many messages only, and queues that are paused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.stores import ContractStore, findings, names
+from zaqar_redis import errors
+from zaqar_redis.records import IdempotencyKey
+
+_DEAD = {"_overflow": "dead_letter", "_dead_letter_queue": "dead"}
+
+
+def _update(store: ContractStore, **metadata: Any) -> None:
+    assert store.run(store.driver.queues.update(store.project, store.existing_queue(), metadata))
+
+
+def _sweep(store: ContractStore) -> None:
+    """Lets another round begin."""
+    store.clock.tick(1)
+    store.command("DEL", b"zr:sweeper")
+    store.sweep()
+
+
+@pytest.mark.parametrize("posted", [["c", "d"], ["c", "d", "e", "f"]])
+def test_post_to_a_full_queue_is_refused_whole_and_counted(
+    store: ContractStore, posted: list[str]
+) -> None:
+    store.create(_max_messages=3)
+    store.post("a", "b")
+    with pytest.raises(errors.QueueFull) as refusal:
+        store.post(*posted)
+    assert "at most 3 messages" in str(refusal.value)
+    assert refusal.value.retry == (10 if len(posted) <= 3 else None)
+    assert store.listed() == ["a", "b"]
+    assert store.stats().counters.refused == len(posted)
+    store.post("c")
+    assert store.listed() == ["a", "b", "c"]
+
+
+def test_claimed_and_delayed_messages_count_and_expired_ones_do_not(store: ContractStore) -> None:
+    store.create(_max_messages=3)
+    store.post("claimed", "short", ttl=60)
+    store.claim(limit=1, ttl=600)
+    store.post("delayed", delay=600, ttl=6000)
+    with pytest.raises(errors.QueueFull):
+        store.post("a")
+    store.clock.tick(61)
+    store.post("a")
+    assert store.listed() == ["claimed", "delayed", "a"]
+
+
+def test_oldest_messages_that_can_be_claimed_make_room(store: ContractStore) -> None:
+    store.create(_max_messages=4, _overflow="drop_oldest")
+    store.post("held")
+    claim = store.claim(limit=1).claim_id
+    store.post("later", delay=600)
+    store.post("a", "b")
+    store.post("c")
+    assert store.listed() == ["held", "later", "b", "c"]
+    store.post("d", "e")
+    assert store.listed() == ["held", "later", "d", "e"]
+    assert store.held(claim) == ["held"]
+    counters = store.stats().counters
+    assert (counters.dropped, counters.refused, counters.deleted) == (3, 0, 0)
+
+
+@pytest.mark.parametrize("overflow", [{"_overflow": "drop_oldest"}, _DEAD])
+def test_full_queue_that_has_nothing_to_claim_refuses_and_loses_nothing(
+    store: ContractStore, overflow: dict[str, Any]
+) -> None:
+    store.create(_max_messages=2, **overflow)
+    store.post("a", "b")
+    store.claim(limit=1)
+    for refused in (["c", "d"], ["c", "d", "e"]):
+        with pytest.raises(errors.QueueFull):
+            store.post(*refused)
+    assert store.listed() == ["a", "b"]
+    store.post("c")
+    assert store.listed() == ["a", "c"]
+
+
+def test_expired_messages_before_the_oldest_are_not_counted_as_dropped(
+    store: ContractStore,
+) -> None:
+    store.create(_max_messages=2, _overflow="drop_oldest")
+    store.post("short", ttl=60)
+    store.post("a", ttl=6000)
+    store.clock.tick(61)
+    store.post("b", "c", ttl=6000)
+    assert store.listed() == ["b", "c"]
+    counters = store.stats().counters
+    assert (counters.expired, counters.dropped) == (1, 1)
+
+
+def test_oldest_messages_become_dead_letters(store: ContractStore) -> None:
+    store.reset()
+    store.create(_max_messages=3, **_DEAD)
+    store.post("a", "b", "c", ttl=600, attributes={"n": 1})
+    store.clock.tick(10)
+    store.post("d", "e")
+    assert store.listed() == ["c", "d", "e"]
+    stats = store.stats()
+    assert (stats.total, stats.claimed) == (3, 0)
+    assert (stats.counters.dead_lettered, stats.counters.dropped) == (2, 0)
+    assert store.claim(limit=2).messages[0].claim_count == 1
+    _sweep(store)
+    dead = store.page(queue="dead").items
+    assert [(each.origin, each.ttl, each.attributes) for each in dead] == [("q", 600, {"n": 1})] * 2
+    assert names(dead) == ["a", "b"]
+    assert store.stats().counters.dead_lettered == 2
+    assert findings(store) == []
+
+
+def test_full_dead_letter_queue_takes_all_dead_letters(store: ContractStore) -> None:
+    store.reset()
+    store.create("dead", _max_messages=1, _paused="posts")
+    store.create(_max_messages=1, **_DEAD)
+    store.post("a")
+    store.post("b")
+    store.post("c")
+    _sweep(store)
+    assert store.listed("dead") == ["a", "b"]
+
+
+def test_lowered_limit_takes_effect_with_the_next_posts(store: ContractStore) -> None:
+    store.create(_max_messages=5000)
+    store.post_many(2500)
+    _update(store, _max_messages=10, _overflow="drop_oldest")
+    store.post("a")
+    assert store.stats().total == 1500
+    store.post("b")
+    store.post("c")
+    assert store.stats().total == 10
+    assert store.stats().counters.dropped == 2493
+
+
+def test_limit_that_is_removed_has_no_effect(store: ContractStore) -> None:
+    store.create(_max_messages=1)
+    store.post("a")
+    _update(store)
+    store.post("b")
+    assert store.listed() == ["a", "b"]
+
+
+def test_repeated_post_to_a_queue_that_is_full_now_has_its_first_answer(
+    store: ContractStore,
+) -> None:
+    store.create(_max_messages=1)
+    key = IdempotencyKey.of_day("once")
+    first = store.post("a", idempotency_key=key)
+    again = store.post("a", idempotency_key=key)
+    assert (again.ids, again.replayed) == (first.ids, True)
+
+
+@pytest.mark.parametrize("paused", ["posts", "claims", "all"])
+def test_paused_queue_refuses_posts_or_gives_nothing(store: ContractStore, paused: str) -> None:
+    store.create()
+    store.post("a", "b")
+    held = store.claim(limit=1).claim_id
+    _update(store, _paused=paused)
+    if paused == "claims":
+        store.post("c")
+    else:
+        with pytest.raises(errors.QueuePaused):
+            store.post("c")
+    claimed = store.claim()
+    assert names(claimed.messages) == (["b"] if paused == "posts" else [])
+    if paused != "posts":
+        assert claimed.next_visible_ms
+        assert store.pop(1) == []
+        assert "b" in store.visible()
+    # What is claimed goes on.
+    assert store.renew(held, 300)
+    _update(store)
+    store.post("d")
+    assert "d" in store.listed()
+
+
+def test_topic_has_no_limits(store: ContractStore) -> None:
+    store.create("topic:t", _max_messages=1, _paused="posts")
+    store.post("a", "b", queue="topic:t")
+    assert len(store.listed("topic:t")) == 2
