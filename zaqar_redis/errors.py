@@ -138,6 +138,9 @@ class QuotaExceeded(Forbidden):
 class PostRefused(Forbidden):
     """The owner of the queue does not let it take more messages at present."""
 
+    message = "{why}"
+    code, title = 1207, "Post refused"
+
 
 class QueueFull(PostRefused):
     message = (

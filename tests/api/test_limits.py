@@ -1,147 +1,80 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator's limits and defaults: each option is tested at its bound."""
+"""Limits and pauses of queues, over REST."""
 
 from __future__ import annotations
 
-import httpx
+from typing import Any
+
 import pytest
 
-from tests.api.client import ZaqarTestClient, refused
-from tests.support import fixtures, servers
-
-OPTIONS: dict[str, dict[str, object]] = {
-    "transport": {
-        "max_queues_per_page": 3,
-        "max_messages_per_page": 4,
-        "max_messages_per_claim_or_pop": 5,
-        "max_queue_metadata": 200,
-        "max_messages_post_size": 300,
-        "max_message_ttl": 100,
-        "max_message_delay": 50,
-        "max_claim_ttl": 80,
-        "max_claim_grace": 90,
-        "default_message_ttl": 79,
-        "default_claim_ttl": 61,
-        "default_claim_grace": 75,
-        "client_id_uuid_safe": "off",
-        "min_length_client_id": 3,
-        "max_length_client_id": 40,
-        "max_wait": 7,
-    }
-}
+from tests.api.client import ZaqarTestClient
 
 
-small_service = fixtures.service(OPTIONS)
-
-
-@pytest.fixture
-def small(
-    http: httpx.Client, small_service: servers.RunningService, project: str
-) -> ZaqarTestClient:
-    return ZaqarTestClient(http, small_service.url, project)
-
-
-def test_queues_per_page(small: ZaqarTestClient) -> None:
-    for name in "abcde":
-        small.create(name)
-    for limit, status in ((2, 200), (3, 200), (4, 400)):
-        answer = small.get("/queues", limit=limit)
-        assert answer.status_code == status
-        if status == 400:
-            refused(answer, 400, "limit", "3")
-    # A default above the limit is reduced to it.
-    assert len(small.get("/queues").json()["queues"]) == 3
-
-
-def test_messages_per_page(small: ZaqarTestClient) -> None:
-    ids = small.send("q", *range(6))
-    for limit, status in ((3, 200), (4, 200), (5, 400)):
-        assert small.list("q", limit=limit).status_code == status
-        assert small.get("/queues/q/messages", ids=",".join(ids[:limit])).status_code == status
-    assert len(small.bodies("q")) == 4
-    refused(small.delete_many("q", *ids[:5]), 400, '"ids"', "4")
-    assert small.delete_many("q", *ids[:4]).status_code == 204
-
-
-@pytest.mark.parametrize("verb", ["claim", "pop"])
-def test_messages_per_claim_or_pop(small: ZaqarTestClient, verb: str) -> None:
-    for number, taken in ((4, True), (5, True), (6, False)):
-        small.send("q", *range(8))
-        answer = small.claim("q", number) if verb == "claim" else small.pop("q", number)
-        if taken:
-            assert len(answer.json()["messages"]) == number
-        else:
-            refused(answer, 400, "limit" if verb == "claim" else "pop", "5")
-    if verb == "claim":
-        assert len(small.claim("q").json()["messages"]) == 5
-
-
-def test_size_of_metadata(small: ZaqarTestClient) -> None:
-    frame = len(b'{"a":""}')
-    for size, status in ((199, 201), (200, 201), (201, 400)):
-        content = b'{"a":"%s"}' % (b"x" * (size - frame))
-        answer = small.request("PUT", f"/queues/q{size}", content=content)
-        assert answer.status_code == status
-    refused(answer, 400, "Queue metadata", "200")
-
-
-def test_size_of_a_post(small: ZaqarTestClient) -> None:
-    frame = len(b'{"messages":[{"body":""}]}')
-    for size, status in ((299, 201), (300, 201), (301, 400)):
-        content = b'{"messages":[{"body":"%s"}]}' % (b"x" * (size - frame))
-        answer = small.request("POST", "/queues/q/messages", content=content)
-        assert answer.status_code == status
-    refused(answer, 400, "Messages", "300")
-    # A queue's own limit may be lower, and not higher.
-    assert small.create("r", _max_messages_post_size=300).status_code == 201
-    refused(small.create("s", _max_messages_post_size=301), 400, "_max_messages_post_size", "300")
-    assert small.get("/queues/s").json()["_max_messages_post_size"] == 300
+def _counters(api: ZaqarTestClient, queue: str) -> dict[str, int]:
+    counters: dict[str, int] = api.get(f"/queues/{queue}/stats", detailed=True).json()["counters"]
+    return counters
 
 
 @pytest.mark.parametrize(
-    ("field", "attribute", "most"),
-    [("ttl", "_default_message_ttl", 100), ("delay", "_default_message_delay", 50)],
+    ("metadata", "named"),
+    [
+        ({"_max_messages": 0}, ["_max_messages", "1"]),
+        ({"_max_messages": "5"}, ["_max_messages", "integer"]),
+        ({"_max_messages": True}, ["_max_messages", "integer"]),
+        ({"_max_messages": 2**63}, ["_max_messages"]),
+        ({"_max_messages": 5, "_overflow": "drop"}, ["_overflow", "drop_oldest"]),
+        ({"_max_messages": 5, "_overflow": 1}, ["_overflow", "drop_oldest"]),
+        ({"_overflow": "drop_oldest"}, ["_overflow", "_max_messages"]),
+        ({"_max_messages": 5, "_overflow": "dead_letter"}, ["_overflow", "_dead_letter_queue"]),
+        (
+            {"_max_messages": 5, "_overflow": "dead_letter", "_dead_letter_queue": "q"},
+            ["_overflow", "another queue"],
+        ),
+        ({"_paused": True}, ["_paused", "posts", "claims", "all"]),
+        ({"_paused": "post"}, ["_paused", "posts", "claims", "all"]),
+    ],
 )
-def test_ttl_and_delay_over_the_maximum_are_refused(
-    small: ZaqarTestClient, field: str, attribute: str, most: int
+def test_wrong_limit_is_refused_and_named(
+    api: ZaqarTestClient, metadata: dict[str, Any], named: list[str]
 ) -> None:
-    for value, status in ((most - 1, 201), (most, 201), (most + 1, 400)):
-        posted = small.post("q", {"body": 1, field: value})
-        created = small.create(f"q{value}", **{attribute: value})
-        assert (posted.status_code, created.status_code) == (status, status)
-    refused(posted, 400, field, str(most))
-    refused(created, 400, attribute, str(most))
+    answer = api.create("q", **metadata)
+    assert answer.status_code == 400
+    assert all(name in answer.json()["description"] for name in named)
+    assert api.get("/queues").json()["queues"] == []
 
 
-@pytest.mark.parametrize(("field", "most"), [("ttl", 80), ("grace", 90)])
-def test_lease_over_the_maximum_is_refused(small: ZaqarTestClient, field: str, most: int) -> None:
-    small.send("q", *range(3))
-    claim, _ = small.hold("q", 1)
-    for value, status in ((most - 1, 201), (most, 201), (most + 1, 400)):
-        assert small.claim("q", 1, **{field: value}).status_code == status
-        renewed = small.renew("q", claim, **{field: value})
-        assert renewed.status_code == (204 if status == 201 else 400)
-    refused(renewed, 400, field, str(most))
+def test_full_queue_answers_403_until_there_is_room(api: ZaqarTestClient) -> None:
+    assert api.create("q", _max_messages=2).status_code == 201
+    ids = api.send("q", 1, 2)
+    refused = api.post("q", {"body": 3})
+    assert (refused.status_code, refused.json()["title"]) == (403, "Queue full")
+    assert "at most 2 messages" in refused.json()["description"]
+    assert refused.headers["Retry-After"] == "10"
+    assert "Retry-After" not in api.post("q", *({"body": n} for n in range(3))).headers
+    assert _counters(api, "q")["refused"] == 4
+    api.request("DELETE", f"/queues/q/messages/{ids[0]}")
+    api.send("q", 3)
 
 
-def test_configured_defaults_apply(small: ZaqarTestClient) -> None:
-    assert small.get("/queues/q").json()["_default_message_ttl"] == 79
-    small.send("q", 1)
-    assert small.list("q").json()["messages"][0]["ttl"] == 79
-    claim, (message,) = small.hold("q")
-    assert message["ttl"] == 79  # it outlives the claim
-    assert small.claimed("q", claim).json()["ttl"] == 61
-    assert small.renew("q", claim, ttl=80).status_code == 204
-    assert small.claimed("q", claim).json()["messages"][0]["ttl"] == 80 + 75
+def test_full_queue_drops_its_oldest_messages(api: ZaqarTestClient) -> None:
+    api.create("q", _max_messages=2, _overflow="drop_oldest")
+    api.send("q", 1, 2)
+    api.send("q", 3)
+    assert [each["body"] for each in api.list("q", echo=True).json()["messages"]] == [2, 3]
+    assert (_counters(api, "q")["dropped"], _counters(api, "q")["deleted"]) == (1, 0)
 
 
-@pytest.mark.parametrize(("length", "status"), [(2, 400), (3, 200), (40, 200), (41, 400)])
-def test_length_of_client_ids(small: ZaqarTestClient, length: int, status: int) -> None:
-    client = ZaqarTestClient(small.http, small.url, small.project, "c" * length)
-    assert client.list("q").status_code == status
-
-
-def test_wait_over_the_maximum_is_refused(small: ZaqarTestClient) -> None:
-    small.send("q", 1)
-    for wait, status in ((6, 200), (7, 200), (8, 400)):
-        assert small.list("q", wait=wait).status_code == status
+def test_paused_queue_answers_403_to_posts_and_204_to_claims(api: ZaqarTestClient) -> None:
+    api.create("q")
+    api.send("q", 1)
+    pause = {"op": "add", "path": "/metadata/_paused", "value": "all"}
+    assert api.patch("q", pause).status_code == 200
+    refused = api.post("q", {"body": 2})
+    assert (refused.status_code, refused.json()["title"]) == (403, "Queue paused")
+    assert refused.headers["Retry-After"] == "10"
+    assert api.claim("q").status_code == 204
+    assert api.request("POST", "/queues/q/claims", wait=1).status_code == 204
+    assert api.request("DELETE", "/queues/q/messages", pop=1).json()["messages"] == []
+    assert len(api.list("q", echo=True).json()["messages"]) == 1
+    api.patch("q", {"op": "remove", "path": "/metadata/_paused"})
+    assert api.claim("q").status_code == 201

@@ -47,6 +47,10 @@ class ModelQueue:
     dead_ttl: int | None = None
     #: seconds that a message waits after its first claim, and twice that after the second
     redelivery: int = 0
+    #: messages at most; 0: any number
+    limit: int = 0
+    #: the oldest make room for newer ones; else these are refused
+    drops: bool = False
     last_rank: int = 0
     entries: dict[int, ModelMessage] = field(default_factory=dict)
     leases: dict[str, ModelClaim] = field(default_factory=dict)
@@ -102,6 +106,19 @@ class ReferenceModel:
         ]
 
     # Operations.
+
+    def make_room(self, name: str, count: int) -> bool:
+        """Returns whether so many messages may be posted; removes those that they replace."""
+        queue = self.queues.setdefault(name, ModelQueue())
+        excess = len(self.alive(name)) + count - queue.limit
+        if not queue.limit or excess <= 0:
+            return True
+        ready = self.ready(name)
+        if not queue.drops or count > queue.limit or len(ready) < min(excess, count):
+            return False
+        for entry in ready[:excess]:
+            del queue.entries[entry.rank]
+        return True
 
     def post(self, name: str, body: str, ttl: int, delay: int | None, origin: str = "") -> int:
         queue = self.queues.setdefault(name, ModelQueue())

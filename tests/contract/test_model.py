@@ -31,7 +31,7 @@ from zaqar_redis.records import IdempotencyKey, Message, NewMessage
 from zaqar_redis.storage.redis import RedisDriver, identity
 
 _CHECK = Script("check_queue")
-NAMES = ("plain", "delayed", "strict", "dead", "backing")
+NAMES = ("plain", "delayed", "strict", "dead", "backing", "full", "narrow")
 QUEUES = st.sampled_from(NAMES)
 SECONDS = st.sampled_from([60, 61, 90, 120, 300])
 CLAIM_SECONDS = st.sampled_from([5, 60, 61, 120, 300])
@@ -69,6 +69,8 @@ class ModelComparison(RuleBasedStateMachine):
         self.prepare("delayed", delay=45)
         self.prepare("strict", most=2, dead_queue="dead", dead_ttl=100, redelivery=7)
         self.prepare("backing", redelivery=20)
+        self.prepare("full", limit=4)
+        self.prepare("narrow", limit=5, drops=True)
 
     def prepare(
         self,
@@ -78,8 +80,12 @@ class ModelComparison(RuleBasedStateMachine):
         dead_queue: str = "",
         dead_ttl: int | None = None,
         redelivery: int = 0,
+        limit: int = 0,
+        drops: bool = False,
     ) -> None:
-        self.model.queues[name] = ModelQueue(delay, most, dead_queue, dead_ttl, redelivery)
+        self.model.queues[name] = ModelQueue(
+            delay, most, dead_queue, dead_ttl, redelivery, limit, drops
+        )
         growing = {"minimum_delay": redelivery, "backoff_function": "linear"}
         self.store.create(
             name,
@@ -88,6 +94,8 @@ class ModelComparison(RuleBasedStateMachine):
             _dead_letter_queue=dead_queue or None,
             _dead_letter_queue_messages_ttl=dead_ttl,
             _redelivery_delay=growing if redelivery else None,
+            _max_messages=limit or None,
+            _overflow="drop_oldest" if drops else None,
         )
 
     def teardown(self) -> None:
@@ -139,7 +147,13 @@ class ModelComparison(RuleBasedStateMachine):
         ]
         # Longer than any time that passes in this test.
         idempotency_key = IdempotencyKey(key=f"key {self.number}", fingerprint=b"1", window=10**12)
-        ids = self.send(queue, messages, idempotency_key if retried else None)
+        has_room = self.model.make_room(queue, len(messages))
+        try:
+            ids = self.send(queue, messages, idempotency_key if retried else None)
+        except errors.QueueFull:
+            assert not has_room
+            return multiple()
+        assert has_room
         for body, ttl, message_id in zip(bodies, ttls, ids, strict=True):
             rank = self.model.post(queue, body, ttl, delay)
             assert identity.parse_message_id(message_id)[1] == rank

@@ -48,10 +48,11 @@ def test_every_field_of_the_messages_is_filled_in() -> None:
 
 def test_only_what_may_pass_has_retry_after() -> None:
     assert [kind for kind in _problems() if not (400 <= kind.status < 600 and kind.title)] == []
-    passing = (429, 503, 507)
-    may_pass = [
-        kind for kind in _problems() if kind.status in passing or kind is errors.QuotaExceeded
-    ]
+    passing, by_owner = (
+        (429, 503, 507),
+        (errors.QuotaExceeded, errors.QueueFull, errors.QueuePaused),
+    )
+    may_pass = [kind for kind in _problems() if kind.status in passing or kind in by_owner]
     assert [kind for kind in _problems() if kind.retry is not None] == may_pass
 
 

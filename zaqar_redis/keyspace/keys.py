@@ -167,6 +167,8 @@ GROUPS = {
         *("queue", "subscriptions", "subscribers", "subscription_ids", "subscription_ends"),
         *("pending", "pending_due", "delivery_states", "delivery_index"),
     ),
+    #: what lua/shared/make_room.lua needs beside "append"
+    "room": ("claimed", "holds", "claims", "leases"),
     #: what lua/shared/append.lua needs
     "append": (
         *("queue", "messages", "bodies", "ready", "delayed", "expiry"),

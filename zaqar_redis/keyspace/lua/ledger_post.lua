@@ -5,7 +5,7 @@
 -- {'plain'} when the queue wants bodies encrypted, {'known'},
 -- {'other'} when it was appended with other messages, or {'posted', not yet listed}.
 --#flags deny-oom
---#keys @append claimed holds ledger ledger_ends
+--#keys @append @room ledger ledger_ends
 --#args now:number epoch size:number default_ttl:number encrypted:flag entry batch:number
 --#args chunk:number digest window:number rest...
 --#pubsub publish

@@ -4,7 +4,7 @@
 -- {'full', limit, how many}, {'paused'},
 -- {'plain'} when the queue wants bodies encrypted, or {'posted', not yet listed}.
 --#flags deny-oom
---#keys @append claimed holds ledger ledger_ends
+--#keys @append @room ledger ledger_ends
 --#args now:number epoch size:number encrypted:flag entry window:number rest...
 --#pubsub publish
 -- epoch: of a queue to create, or ''

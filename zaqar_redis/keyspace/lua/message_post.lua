@@ -6,7 +6,7 @@
 -- when the idempotency key came with other content, else
 -- {'posted' or 'replayed', epoch, first rank, how many, not yet listed}.
 --#flags deny-oom
---#keys @append claimed holds idempotency idempotency_old
+--#keys @append @room idempotency idempotency_old
 --#args now:number epoch size default_ttl:number encrypted:flag idempotency_key fingerprint
 --#args window:number rest...
 --#pubsub publish

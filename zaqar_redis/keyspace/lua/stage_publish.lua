@@ -5,7 +5,7 @@
 -- {'plain'} when the queue wants bodies
 -- encrypted, or {'posted', not yet listed}.
 --#flags deny-oom
---#keys @append claimed holds stages
+--#keys @append @room stages
 --#args now:number epoch size:number default_ttl:number encrypted:flag field
 --#pubsub publish
 -- epoch: of a queue to create, or ''

@@ -17,41 +17,40 @@ if known[9] then
     local excess = most > 0 and redis.call('ZCOUNT', expiry, later, '+inf') + count - most or 0
     if excess > 0 then
         local MORE = 1000  -- a millisecond or two: so a lowered limit takes effect soon
-        local needed = math.min(excess, count)
-        if overflow == 'reject' or count > most or redis.call('ZCARD', ready) < needed then
+        if overflow == 'reject' or count > most then
             return refused('full', most, count)
         end
---#include parked forget park
-        local left, dropped = math.min(excess, count + MORE), 0
-        while left > 0 do
-            local page = redis.call('ZRANGE', ready, 0, math.min(left, SETTLE) - 1)
-            if #page == 0 then
+--#include settle
+        for _ = 1, MORE / SETTLE do  -- older messages may have to become ready first
+            local _, unsettled = settle()
+            if not unsettled then
                 break
             end
-            local expired, oldest = {}, {}
-            for place, ends in ipairs(redis.call('ZMSCORE', expiry, unpack(page))) do
-                local kind = tonumber(ends) <= now and expired or oldest
-                kind[#kind + 1] = page[place]
+        end
+        if redis.call('ZCARD', ready) < math.min(excess, count) then
+            return refused('full', most, count)
+        end
+        local left, dropped = math.min(excess, count + MORE), 0
+        while left > 0 do
+            local oldest = redis.call('ZRANGE', ready, 0, math.min(left, SETTLE) - 1)
+            if #oldest == 0 then
+                break
             end
-            if #expired > 0 then
-                redis.call('HINCRBY', queue, 'expired', forget(park(expired)))
-            end
+            left = left - #oldest
             if overflow == 'drop_oldest' then
                 dropped = dropped + forget(oldest)
-            elseif #oldest > 0 then
+            else
                 for place, envelope in ipairs(redis.call('HMGET', bodies, unpack(oldest))) do
                     -- Expired, from now on: so no verb shows it.
-                    local ttl = (expiry_of(envelope) - created_of(envelope)) / 1000
-                    redis.call('HSET', bodies, oldest[place], prolonged(envelope, now, ttl))
+                    redis.call('HSET', bodies, oldest[place], string.sub(envelope, 1, 10)
+                        .. pack('>BI8', 207, now) .. string.sub(envelope, 20))
                 end
                 set_aside(oldest, redis.call('HMGET', holds, unpack(oldest)))
             end
-            left = left - #oldest
         end
         if dropped > 0 then
             redis.call('HINCRBY', queue, 'dropped', dropped)
-        end
-        if redis.call('HEXISTS', queue, 'exhausted') == 1 then
+        elseif overflow == 'dead_letter' then
             local soonest, noted = now, known[6]
 --#include note_sweep
         end
