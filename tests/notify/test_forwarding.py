@@ -87,6 +87,22 @@ def test_message_that_the_other_queue_does_not_take_fails_alone(
     assert state(store, id).pending == 0
 
 
+def test_full_queue_gets_the_messages_once_it_has_room(
+    server: servers.RedisServer, store: ContractStore
+) -> None:
+    store.create("small", _max_messages=2)
+    policy = {"minimum_delay": 1, "maximum_delay": 30, "retries_with_no_delay": 300}
+    id = subscribe(store, "queue:small", _retry_policy=policy)
+    with notifier(server.uri, OPTIONS):
+        store.post("a", "b")
+        servers.wait_for(lambda: store.listed("small") == ["a", "b"], "the first two")
+        store.post("c", "d")
+        servers.wait_for(lambda: "at most 2" in state(store, id).error, "a refusal")
+        assert store.pop(2, "small") == ["a", "b"]
+        servers.wait_for(lambda: store.listed("small") == ["c", "d"], "the others")
+        assert state(store, id).failed == 0
+
+
 def test_published_messages_reach_every_subscribed_queue(
     redis_server: Backend, project: str
 ) -> None:

@@ -156,7 +156,8 @@ async def test_publishing_to_the_channel_posts_a_message(
         ({"tags": {"a b": "c"}}, 107),
         ({"tags": {"a": "x" * 300_000}}, 107),
     )
-    for given, code in wrong:
+    await QueueRestClient(service).request("PUT", "/queues/paused", {"_paused": "posts"})
+    for given, code in (*wrong, ({"channel": "queue:paused"}, 106)):
         refused = call_server_api(service, "publish", **({"channel": channel, "data": 1} | given))
         assert refused["error"]["code"] == code
     assert call_server_api(service, "history_remove", channel=channel)["error"]["code"] == 108

@@ -52,6 +52,21 @@ def post(store: SparkTestStore, given: Any, **options: object) -> None:
 
 
 @pytest.mark.parametrize("delivery", ["ledger", "staged", "none"])
+def test_full_queue_refuses_the_rows_and_drops_old_messages_where_it_says_so(
+    store: SparkTestStore, delivery: str
+) -> None:
+    store.create(_max_messages=3)
+    post(store, numbered(0, 2), queue="q", delivery=delivery)
+    with pytest.raises(BadRow, match="at most 3 messages"):
+        post(store, numbered(2, 4), queue="q", delivery=delivery)
+    assert store.bodies() == [0, 1]
+    store.create("r", _max_messages=3, _overflow="drop_oldest")
+    post(store, numbered(0, 2), queue="r", delivery=delivery)
+    post(store, numbered(2, 4), queue="r", delivery=delivery)
+    assert store.bodies("r") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("delivery", ["ledger", "staged", "none"])
 def test_rows_become_messages_in_order(store: SparkTestStore, delivery: str) -> None:
     write = BatchWrite(store.source(queue="q", delivery=delivery), BODY)
     write_all(write, [numbered(0, 5), numbered(5, 2005)], [], [numbered(2005, 2010)])
