@@ -106,7 +106,7 @@ def test_oldest_messages_become_dead_letters(store: ContractStore) -> None:
     stats = store.stats()
     assert (stats.total, stats.claimed) == (3, 0)
     assert (stats.counters.dead_lettered, stats.counters.dropped) == (2, 0)
-    assert store.claim(limit=2).messages[0].claim_count == 1
+    assert findings(store) == []
     _sweep(store)
     dead = store.page(queue="dead").items
     assert [(each.origin, each.ttl, each.attributes) for each in dead] == [("q", 600, {"n": 1})] * 2
