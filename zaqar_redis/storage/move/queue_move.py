@@ -113,7 +113,7 @@ class QueueMove(ComposedVerbs):
         if not is_sealed and (yield self._record.withdraw()):
             yield from self._undo()
             return False
-        # Otherwise its mover lives, and was faster.
+        # It is sealed, or its mover lives, and was faster.
         return (yield from self._finish())
 
     def _copy(self, copy: CopyLive, verify: VerifyCopy | None) -> Steps[int]:
