@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +17,10 @@ from pyspark.sql import SparkSession
 
 from tests.faults import load
 from tests.spark.jobs import commands
-from tests.spark.jobs.stores import PooledProject, content, move_lock, running_servers
+from tests.spark.jobs.stores import TTL, PooledProject, content, move_lock, running_servers
 from tests.support import servers
-from zaqar_redis import errors
-from zaqar_redis.keyspace import control_keys
+from zaqar_redis import clock, errors
+from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.records import IMPORT_PREFIX
 from zaqar_redis.spark.jobs import migrate as job
 from zaqar_redis.spark.jobs import running
@@ -26,7 +30,9 @@ from zaqar_redis.spark.jobs.migrating.queue_copy import QueueCopy
 from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 from zaqar_redis.storage.move.queue_move import QueueMove
+from zaqar_redis.storage.redis.catalogue import RedisCatalogue
 from zaqar_redis.storage.redis.control import RedisRoles
+from zaqar_redis.storage.redis.queues import RedisQueues
 from zaqar_redis.storage.redis.transfer import RedisTransfer
 
 #: Messages that are copied while their queue is in use: twelve pages.
@@ -223,6 +229,20 @@ def test_copy_that_fails_verification_is_discarded(
     pooled.post("q", "as if nothing had been", delay=0)
 
 
+def test_queue_whose_dead_letters_wait_moves(spark: SparkSession, pooled: PooledProject) -> None:
+    pooled.create("q", _on_expiry="dead_letter", _dead_letter_queue="dead")
+    pooled.post("q", 1, 2, 3, delay=0)
+    tomorrow = clock.process() + 24 * TTL * 1000
+    RedisQueues(pooled.client_of("q"), lambda: tomorrow).stats(pooled.project, "q").run()
+    before = pooled.content("q")
+    assert ("expiry" in before, len(before["claimed"])) == (False, 3)
+    report = move(spark, pooled, "q")
+    assert counts(report, "queues") == {"moved": 1}, report.details
+    after = pooled.content("q")
+    assert len(after.pop("expiry")) == 3, "it parks them again"
+    assert after == before
+
+
 def test_queue_moves_to_another_store(
     spark: SparkSession, pooled: PooledProject, other_installation: PooledProject
 ) -> None:
@@ -268,8 +288,169 @@ def test_copy_is_a_snapshot_and_is_never_taken_for_the_queue(
     for copy in (True, False):
         late = move(spark, pooled, "q", to=other_installation.store_config, copy=copy)
         assert counts(late, "queues") == {"failed": 1}
-        assert "an earlier copy of it" in late.details["by queue"]["q"]
+        why = late.details["by queue"]["q"]
+        assert "an earlier copy of it" in why
+        where = f"--storage {other_installation.uri} --project {pooled.project}"
+        assert f"zaqar-redis queue delete q {where}" in why
+        assert ("keep that one, or" in why) is copy
     assert len(pooled.bodies("q")) == LARGE + 1
+
+
+class _Killed(BaseException):
+    """What ends a task that can settle nothing any more."""
+
+
+def _kill(spec: moving.MigrationSpec, where: type, step: str) -> None:
+    """Moves the queue "q" in a task that is killed before *step*."""
+
+    def killed(*_: object) -> None:
+        raise _Killed
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(where, step, killed)
+        with pytest.raises(_Killed):
+            moving.move_queues(spec, ["q"])
+
+
+def _spec(pooled: PooledProject, to: str | PooledProject, *, copy: bool = False) -> Any:
+    """Returns the specification of a migration to a pool, or to another installation."""
+    if isinstance(to, str):
+        return moving.MigrationSpec(pooled.store_config, to, None, copy)
+    return moving.MigrationSpec(pooled.store_config, None, to.store_config, copy)
+
+
+@pytest.mark.usefixtures("moving_here")
+def test_copy_whose_task_was_killed_is_made_anew(
+    spark: SparkSession, pooled: PooledProject, other_installation: PooledProject
+) -> None:
+    pooled.fill("q", 60)
+    _kill(_spec(pooled, other_installation, copy=True), QueueCopy, "verify")
+    lock = keys.of_queue(pooled.project, "q").move_lock
+    assert pooled.client_of("q").command("DEL", lock), "it would expire in ten seconds"
+    pooled.post("q", "more", delay=0)
+    report = move(spark, pooled, "q", to=other_installation.store_config, copy=True)
+    assert counts(report, "queues") == {"copied": 1}
+    assert other_installation.content("q") == pooled.content("q")
+
+
+async def _repair(config: StoreConfig) -> None:
+    async with moving.opened(config) as driver:
+        assert [found async for found in driver.checker.check(repair=True)]
+
+
+@pytest.mark.usefixtures("moving_here")
+def test_sealed_queue_whose_copy_is_lost_is_refused_until_it_is_unlocked(
+    spark: SparkSession, pooled: PooledProject, other_installation: PooledProject
+) -> None:
+    pooled.fill("q", 60)
+    before, source, to = pooled.content("q"), pooled.client_of("q"), other_installation.store_config
+    _kill(_spec(pooled, other_installation), QueueMove, "_finish")
+
+    def refusal() -> str:
+        report = move(spark, pooled, "q", to=to)
+        assert counts(report, "queues") == {"failed": 1}
+        assert pooled.content("q") == before
+        why: str = report.details["by queue"]["q"]
+        assert 'The queue "q" cannot move' in why
+        assert f"has locked it in {pooled.stores.uri_of(pooled.pool('q'))}" in why
+        return why
+
+    # When another import takes the copy over, and is discarded, as the error says
+    other = RedisTransfer(other_installation.client(other_installation.uri))
+    assert other.begin_import(pooled.project, "q", f"{IMPORT_PREFIX}other").run()
+    assert f"zaqar-redis check --repair --storage {other_installation.uri}" in refusal()
+    asyncio.run(_repair(to))
+    # Then the queue can be unlocked, as the error says, and moves
+    lock = keys.of_queue(pooled.project, "q").move_lock.decode()
+    why = refusal()
+    assert f"{other_installation.uri} does not have all of it" in why
+    assert f"DEL '{lock}'" in why
+    source.command("DEL", lock)
+    assert counts(move(spark, pooled, "q", to=to), "queues") == {"moved": 1}
+    assert other_installation.content("q") == before
+
+
+@pytest.mark.usefixtures("moving_here")
+def test_sealed_queue_whose_copy_is_in_use_is_removed(
+    spark: SparkSession, pooled: PooledProject, other_installation: PooledProject
+) -> None:
+    pooled.fill("q", 60)
+    source, project = pooled.client_of("q"), pooled.project
+    _kill(_spec(pooled, other_installation), QueueMove, "_finish")
+    token = move_lock(source, project, "q").removeprefix("gone:")
+    target = other_installation.client(other_installation.uri)
+    assert RedisTransfer(target).commit_import(project, "q", IMPORT_PREFIX + token).run()
+    # One that was restored from an older archive is no copy of it
+    known = keys.of_queue(project, "q").queue
+    rank = target.command("HGET", known, "rank")
+    target.command("HSET", known, "rank", 1)
+    report = move(spark, pooled, "q", to=other_installation.store_config)
+    assert "does not have all of it" in report.details["by queue"]["q"]
+    target.command("HSET", known, "rank", rank)
+    # One that is just moving on, to a pool of the target, is
+    other_installation.post("q", "more", delay=0)
+    assert RedisTransfer(target).freeze(project, "q", "another").run()
+    report = move(spark, pooled, "q", to=other_installation.store_config)
+    assert counts(report, "queues") == {"already there": 1}
+    assert move_lock(source, project, "q").startswith("closed:")
+    assert content(source, project, "q") == {}
+    assert "more" in other_installation.bodies("q")
+
+
+def test_repeated_task_settles_what_its_killed_attempt_left(pooled: PooledProject) -> None:
+    pooled.fill("q", 60)
+    before, source, target = pooled.content("q"), pooled.pool("q"), pooled.other("q")
+    spec = _spec(pooled, target)
+    _kill(spec, QueueMove, "_finish")
+    (outcome,) = moving.move_queues(spec, ["q"])
+    assert outcome.shown() == "already there"
+    assert pooled.pool("q") == target
+    assert pooled.content("q") == before
+    assert pooled.content("q", source) == {}
+
+
+@pytest.mark.parametrize("target_kind", ["pool", "store"])
+def test_mover_that_spark_stops_unlocks_its_queue(
+    pooled: PooledProject,
+    other_installation: PooledProject,
+    monkeypatch: pytest.MonkeyPatch,
+    target_kind: str,
+) -> None:
+    pooled.fill("q", 60)
+    before, source, target = pooled.content("q"), pooled.client_of("q"), pooled.other("q")
+
+    async def stopped(*_: object) -> None:
+        signal.raise_signal(signal.SIGHUP)
+        await asyncio.Event().wait()
+
+    settle = QueueMove.settle
+
+    def stopped_again(self: QueueMove) -> Any:
+        signal.raise_signal(signal.SIGHUP)
+        return settle(self)
+
+    monkeypatch.setattr(QueueCopy, "verify", stopped)
+    monkeypatch.setattr(QueueMove, "settle", stopped_again)
+    with pytest.raises(KeyboardInterrupt):
+        moving.move_queues(
+            _spec(pooled, target if target_kind == "pool" else other_installation), ["q"]
+        )
+    assert move_lock(source, pooled.project, "q") == ""
+    assert pooled.content("q") == before
+    assert (pooled.content("q", target), other_installation.content("q")) == ({}, {})
+
+
+@pytest.mark.usefixtures("spark")
+def test_interrupted_migration_says_what_to_do(
+    pooled: PooledProject, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> JobReport:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job, "migrate", interrupted)
+    words = ["--queue", "q", "--to-pool", "one", "--storage", pooled.uri]
+    assert running.main(job, words) == 130
+    assert "run the same command again" in capsys.readouterr().err
 
 
 def test_sealed_move_can_only_be_finished_at_its_target_store(
@@ -389,6 +570,38 @@ def test_next_migration_completes_a_killed_one(
     assert sum(counts(report, "messages read").values()) == 8 * LARGE
     assert content(target_client, pooled.project, "q") == before
     assert pooled.content("q", source) == {}
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_interrupted_migration_settles_its_moves(pooled: PooledProject, tmp_path: Path) -> None:
+    pooled.fill("q", 8 * LARGE)
+    before, source, target = pooled.content("q"), pooled.pool("q"), pooled.other("q")
+    target_client = pooled.client(pooled.stores.uri_of(target))
+    copied = keys.of_queue(pooled.project, "q").bodies
+    # A worker that stands still for longer than this is killed before it settles its move.
+    patient = ("--conf", "spark.python.task.killTimeout=60s")
+    words = ("--queue", "q", "--to-pool", target, *patient)
+    with commands.running(pooled, "migrate", *words, stderr=tmp_path / "stderr") as process:
+        servers.wait_for(
+            lambda: target_client.command("HLEN", copied) > LARGE,
+            "some to be copied",
+            commands.TIMEOUT_SECONDS,
+        )
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        assert process.wait(commands.TIMEOUT_SECONDS) == 130
+        # Its worker ends after it.
+        catalogue = RedisCatalogue(pooled.client(pooled.uri))
+        servers.wait_for(
+            lambda: catalogue.locate(pooled.project, "q").run().move is None,
+            "the move to be settled",
+        )
+    text = (tmp_path / "stderr").read_text()
+    assert "run the same command again" in text
+    assert "Traceback" not in text, text
+    assert pooled.pool("q") == source
+    assert pooled.content("q") == before
+    assert pooled.content("q", target) == {}
 
 
 def test_migration_waits_for_another_mover(spark: SparkSession, pooled: PooledProject) -> None:

@@ -50,6 +50,11 @@ NAME = "migrate"
 #: Default seconds to wait for another process that moves queues: a killed one keeps that
 #: role for twenty seconds more.
 WAIT = 60.0
+#: Tasks may be killed before they have settled their moves.
+_INTERRUPTED = (
+    "A queue that was being moved may be locked until you run the same command again: that settles "
+    "its move, and continues."
+)
 
 
 @dataclass(frozen=True)
@@ -96,16 +101,20 @@ def check(parsed: argparse.Namespace) -> None:
 
 def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
     options = SourceOptions(BATCH, arguments.store_options(parsed))
-    return migrate(
-        spark,
-        store_config(options),
-        MigrationScope(_names(parsed), parsed.pattern, parsed.from_pool),
-        to_pool=parsed.to_pool,
-        to=_target(parsed),
-        copy=parsed.copy,
-        wait=parsed.wait,
-        quiet=parsed.quiet,
-    )
+    try:
+        return migrate(
+            spark,
+            store_config(options),
+            MigrationScope(_names(parsed), parsed.pattern, parsed.from_pool),
+            to_pool=parsed.to_pool,
+            to=_target(parsed),
+            copy=parsed.copy,
+            wait=parsed.wait,
+            quiet=parsed.quiet,
+        )
+    except KeyboardInterrupt:
+        print(f"\n{_INTERRUPTED}", file=sys.stderr)  # a terminal has just written ^C
+        raise
 
 
 def migrate(

@@ -101,19 +101,20 @@ class QueueMove(ComposedVerbs):
         return count
 
     @verb
-    def settle(self, *, committed: bool = False) -> Steps[None]:
+    def settle(self, *, committed: bool = False) -> Steps[bool]:
         """Finishes or undoes a move whose mover is gone, or is to be stopped.
 
-        *committed*: its record says that the queue is in the target.
+        *committed*: its record says that the queue is in the target.  Returns False when it
+        is in the source.
         """
         lock = yield self._source.move_lock(*self._key)
         kind = lock.kind if lock is not None and lock.token == self._token else None
-        if committed or BY_SOURCE_LOCK[kind] is Settlement.FINISH:
-            yield from self._finish()
-        elif (yield self._record.withdraw()):
+        is_sealed = committed or BY_SOURCE_LOCK[kind] is Settlement.FINISH
+        if not is_sealed and (yield self._record.withdraw()):
             yield from self._undo()
-        else:  # its mover lives, and was faster
-            yield from self._finish()
+            return False
+        # It is sealed, or its mover lives, and was faster.
+        return (yield from self._finish())
 
     def _copy(self, copy: CopyLive, verify: VerifyCopy | None) -> Steps[int]:
         source, target, into = self._source, self._target, self._into_token
@@ -148,12 +149,16 @@ class QueueMove(ComposedVerbs):
         return True
 
     def _is_committed(self) -> Steps[bool]:
-        """Returns whether the target has the queue, by an earlier try to finish the move."""
+        """Returns whether the target has the queue, by an earlier try to finish the move.
+
+        It may be moving on already, from pool to pool.
+        """
         target = cast(Transfer, self._target)  # another installation's is a store
         lock = yield target.move_lock(*self._key)
         mine = yield self._source.epoch(*self._key)
         theirs = yield target.epoch(*self._key)
-        return lock is None and bool(theirs) and mine in ("", theirs)
+        is_import = lock is not None and lock.is_import
+        return not is_import and bool(theirs) and mine in ("", theirs)
 
     def _undo(self) -> Steps[None]:
         """Undoes a move that cannot be committed any more."""

@@ -2,8 +2,8 @@
 """Moves or copies queues between two stores that share no catalogue.
 
 The move locks alone hold the state of the move.  A process that finds a sealed queue finishes
-its move; from any other state the move begins anew: the lock of a frozen queue expires, and
-a partial copy, whose lock has a token of `IMPORT_PREFIX`, is discarded.
+its move, if the target has the copy.  From any other state the move begins anew: the lock of a
+frozen queue expires, and a partial copy, whose lock has a token of `IMPORT_PREFIX`, is discarded.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import asyncio
 import secrets
 from collections.abc import Callable
 
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
+from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
+from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.records import IMPORT_PREFIX, LockKind, MoveLock
 from zaqar_redis.spark.jobs.migrating.queue_copy import QueueCopy
 from zaqar_redis.spark.stores import StoreConnections
@@ -101,21 +103,53 @@ class CrossStoreMover:
             raise AlreadyMigrated
         raise errors.CannotMove(
             queue=queue,
-            why="the target has an earlier copy of it; delete that one first (last rank and "
-            f"messages: source {mine.size}, target {theirs.size})",
+            why="the target has an earlier copy of it, complete as it was then (last rank and "
+            f"messages: source {mine.size}, target {theirs.size}); "
+            f"{'keep that one, or ' if self._keep else ''}delete it by: "
+            f"{self._deletion(project, queue)}; then run this command again",
         )
 
+    def _deletion(self, project: str, queue: str) -> str:
+        kind, _, name = rules.described(queue).partition(" ")
+        uri = redact_password(self._to.config.uri)
+        return f"zaqar-redis {kind} delete {name} --storage {uri} --project {project}"
+
     async def _resume(self, project: str, queue: str, source: Route[Driver], token: str) -> None:
-        """Finishes a sealed move.  Raises CannotMove when it went to another store."""
+        """Finishes a sealed move.
+
+        Raises CannotMove when the target does not have the queue, and MoveLocked when it lost
+        the queue meanwhile: then the queue is in use in the source.
+        """
         target = await self._target.router.find(project, queue)
         into = transfer_of(target.driver, target.name, queue)
         lock = await into.move_lock(project, queue)
-        imported = lock is None and await self._epochs_match(project, queue, source, target)
-        if lock != MoveLock(LockKind.INTO, IMPORT_PREFIX + token) and not imported:
-            raise errors.CannotMove(
-                queue=queue, why="it was moved to another store than the target; give that store"
-            )
-        await self._queue_move(project, queue, source, target, token).settle()
+        is_import = lock is not None and lock.is_import
+        if is_import and lock != MoveLock(LockKind.INTO, IMPORT_PREFIX + token):
+            raise errors.CannotMove(queue=queue, why=self._taken_over(source.name))
+        if not is_import and not await self._has_copy(project, queue, source, target):
+            raise errors.CannotMove(queue=queue, why=self._lost(project, queue, source.name))
+        if not await self._queue_move(project, queue, source, target, token).settle():
+            raise errors.MoveLocked
+
+    def _taken_over(self, pool: str) -> str:
+        target = redact_password(self._to.config.uri)
+        return (
+            f"{self._sealed(pool)}, and another import or restore has taken its copy in {target} "
+            f"over; finish that, or discard it by: zaqar-redis check --repair --storage {target}; "
+            "then run this command again"
+        )
+
+    def _lost(self, project: str, queue: str, pool: str) -> str:
+        lock = keys.of_queue(project, queue).move_lock.decode()
+        return (
+            f"{self._sealed(pool)}, and {redact_password(self._to.config.uri)} does not have all "
+            "of it; if it was moved to another store than the target, give that store; if no store "
+            f"has it, unlock it where it is, by Redis' command DEL '{lock}', and run this command "
+            "again"
+        )
+
+    def _sealed(self, pool: str) -> str:
+        return f"an interrupted move has locked it in {redact_password(self._from.uri_of(pool))}"
 
     def _queue_move(
         self,
@@ -141,11 +175,15 @@ class CrossStoreMover:
             import_prefix=IMPORT_PREFIX,
         )
 
-    async def _epochs_match(
+    async def _has_copy(
         self, project: str, queue: str, source: Route[Driver], target: Route[Driver]
     ) -> bool:
+        """Returns whether the target has the sealed queue, which may have been used since.
+
+        One that was restored from an archive has the epoch, too, but may be older.
+        """
         mine, theirs = await self._counts(project, queue, source, target)
-        return mine.epoch is not None and mine.epoch == theirs.epoch
+        return mine.epoch is not None and mine.epoch == theirs.epoch and mine.rank <= theirs.rank
 
     async def _counts(
         self, project: str, queue: str, source: Route[Driver], target: Route[Driver]

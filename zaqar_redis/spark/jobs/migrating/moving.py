@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -100,6 +102,9 @@ class _PoolMover:
             return True
 
     async def move(self, project: str, queue: str) -> tuple[int, QueueCopy]:
+        located = await self._driver.control.catalogue.locate(project, queue)
+        if located.move is not None:  # a killed attempt at this task left it
+            await self._driver.mover.settle(project, queue, located.move)
         route = await self._driver.router.find(project, queue)
         if await route.driver.queues.get(project, queue) is None:
             raise QueueGone
@@ -117,8 +122,26 @@ class _PoolMover:
 
 def move_queues(spec: MigrationSpec, queues: Iterable[str]) -> list[MigrationOutcome]:
     """Moves the queues of one task."""
-    with Runner() as runner:
+    with _hangup_interrupts(), Runner() as runner:
         return runner.run(_move_queues, spec, list(queues))
+
+
+@contextlib.contextmanager
+def _hangup_interrupts() -> Iterator[None]:
+    """Turns SIGHUP, by which Spark stops its workers, into SIGINT: a move is settled then."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGHUP, lambda *_: None)  # Spark sends several
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGHUP, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 async def _move_queues(spec: MigrationSpec, queues: list[str]) -> list[MigrationOutcome]:

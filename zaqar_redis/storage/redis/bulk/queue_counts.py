@@ -14,6 +14,8 @@ _HASHES = (
     *("bodies", "claims", "subscriptions", "ledger"),
     *("idempotency", "idempotency_old", "dead_letters", "dead_letters_old"),
 )
+#: Scores in `claimed` of parked messages, as in lua/shared/parked.lua: this, and more.
+_PARKED = 200_000_000_000_000
 
 
 @dataclass(frozen=True)
@@ -45,15 +47,20 @@ class QueueCounts:
 def count_queue(client: BlockingClient, project: str, queue: str) -> QueueCounts:
     """Returns the counts of a queue that does not change meanwhile, whatever its move lock."""
     known = keys.of_queue(project, queue)
-    (epoch, rank), *numbers = client.commands(
+    (epoch, rank), parked, *numbers = client.commands(
         ("HMGET", known.queue, "epoch", "rank"),
+        ("ZCOUNT", known.claimed, _PARKED, "+inf"),
         *[("ZCARD", getattr(known, kind)) for kind in _ZSETS],
         *[("HLEN", getattr(known, kind)) for kind in _HASHES],
     )
+    things = dict(zip(_ZSETS + _HASHES, map(int, numbers), strict=True))
+    # A queue has parked messages in no `expiry`; its copy has them, until it parks them again.
+    expiring = things["expiry"]
+    things["expiry"] = min(expiring + int(parked), max(expiring, things["messages"]))
     return QueueCounts(
         epoch=epoch.decode() if epoch is not None else None,
         rank=int(rank or 0),
-        things=tuple(zip(_ZSETS + _HASHES, map(int, numbers), strict=True)),
+        things=tuple(things.items()),
     )
 
 
