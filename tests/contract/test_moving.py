@@ -775,3 +775,19 @@ def test_moved_queue_keeps_its_deliveries(pools: PooledContractStore) -> None:
     assert (found.id, found.attempts) == (waiting.id, 3)
     assert (state(pools, id).delivered, state(pools, id).error) == (7, "late")
     assert pools.run(of_subscriptions(pools).replay(pools.project, "q", id)) == 1
+
+
+def test_overflow_that_waits_to_become_dead_letters_moves_with_its_queue(
+    pools: PooledContractStore,
+) -> None:
+    pools.create(_max_messages=1, _overflow="dead_letter", _dead_letter_queue="dead")
+    pools.post("a")
+    pools.post("b")
+    move_queue(pools, pools.other_pool())
+    assert pools.listed() == ["b"]
+    pools.clock.tick(1)
+    for _ in range(2):  # it is parked in the new store, and then sent
+        pools.sweep(0)
+    assert pools.listed("dead") == ["a"]
+    assert pools.listed() == ["b"]
+    assert pools.stats().counters.dead_lettered == 1
