@@ -41,6 +41,8 @@ class NewMessage(Record, frozen=True):
     ttl: int | None = None
     #: seconds; None: the queue's default
     delay: int | None = None
+    #: when it can be claimed and its *ttl* begins, in the place of *delay*
+    deliver_at: int | None = None
     #: 16 bytes; empty: no checksum was requested
     checksum: bytes = b""
     #: of a dead letter: the name of the queue that it came from

@@ -217,8 +217,8 @@ def test_detailed_stats_have_delayed_messages_and_counters(api: ZaqarTestClient)
     detailed = api.get("/queues/q/stats?detailed=true").json()
     assert detailed["messages"]["delayed"] == 1
     names = ("posted", "claimed", "released", "deleted", "expired", "purged", "dead_lettered")
-    names += ("dropped", "refused")
-    assert detailed["counters"] == {**dict.fromkeys(names, 0), "posted": 2}
+    expected = dict.fromkeys((*names, "dropped", "refused"), 0)
+    assert detailed["counters"] == expected | {"posted": 2}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any, cast
 
 import schemathesis
@@ -37,6 +38,8 @@ def schema() -> OpenApiSchema:
             # With invalid signatures half of all requests would be refused.
             "with-security-parameters": False,
             "database": "none",
-        }
+        },
+        # Five thousand requests.
+        "phases": {"coverage": {"enabled": "FUZZ_EXAMPLES" in os.environ}},
     }
     return loaders.from_dict(document(), config=config.SchemathesisConfig.from_dict(settings))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every response to random requests is one that the description names, and none is a 5xx.
 
-More of them: set FUZZ_EXAMPLES, as tools/test --all does.
+More of them, and those that schemathesis derives from each bound and type: set FUZZ_EXAMPLES, as
+tools/test --all does.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ import pytest
 from tests.faults import load
 from tests.support import servers
 from tests.support.command_line import CommandLine
+from tests.support.tiers import in_gate
 
 _OPTIONS: dict[str, dict[str, object]] = load.OPTIONS | {"DEFAULT": {"admin_mode": True}}
 
@@ -118,13 +119,14 @@ def test_queue_moves_back_and_forth_under_load(
     assert clients.broken == 0
 
 
+@pytest.mark.parametrize("kills", in_gate([3, 8]))
 def test_killed_movers_lose_and_duplicate_nothing(
-    cluster: PooledCluster, project: str, tmp_path: Path
+    cluster: PooledCluster, project: str, tmp_path: Path, kills: int
 ) -> None:
     log = tmp_path / "moves"
     with load.QueueLoad(cluster.service, project) as clients:
         clients.wait_for_more()
-        for round_ in range(8):
+        for round_ in range(kills):
             with cluster.mover(project, log) as mover:
                 _wait_for_moves(log, 1)
                 # Each time at another point of the move.

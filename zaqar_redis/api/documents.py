@@ -18,7 +18,7 @@ from urllib.parse import quote_plus
 
 import msgspec
 
-from zaqar_redis import errors, rules
+from zaqar_redis import errors, rules, schedules
 from zaqar_redis.api import schemas
 from zaqar_redis.api.operator_schemas import PoolChangeIn, PoolIn
 from zaqar_redis.api.schemas import LinkOut, MessageOut, PostIn, PurgeIn
@@ -78,13 +78,22 @@ def drafts(document: PostIn, with_checksum: bool, traceparent: str = "") -> list
             body=(body := bytes(item.body)),
             ttl=item.ttl,
             delay=item.delay,
+            deliver_at=None if item.deliver_at is None else _deliver_at(item.deliver_at, place),
             checksum=_checksum(body) if with_checksum else b"",
             attributes=_given_attributes(item.attributes, of_request)
             if item.attributes
             else of_request,
         )
-        for item in document.messages
+        for place, item in enumerate(document.messages)
     ]
+
+
+def _deliver_at(text: str, place: int) -> int:
+    try:
+        return schedules.parse(text)
+    except ValueError as error:
+        why = f'The value of "deliver_at" {error} - at `$.messages[{place}]`'
+        raise errors.BadRequest(why=why) from None
 
 
 def _given_attributes(

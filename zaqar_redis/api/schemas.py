@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from zaqar_redis import rules
+from zaqar_redis import rules, schedules
 from zaqar_redis.api.descriptions import DELAY, TTL, about
 from zaqar_redis.api.metadata_schemas import ShownMetadata, ShownTopicMetadata
 from zaqar_redis.auth import signed_urls
@@ -30,6 +30,13 @@ class MessageIn(Struct):
     body: Annotated[Raw, about("Any JSON value.")]
     ttl: Annotated[int | None, about("Seconds; else what the queue or service says.", **TTL)] = None
     delay: Annotated[int | None, about("Seconds until it can be claimed.", **DELAY)] = None
+    deliver_at: Annotated[
+        str | None,
+        about(
+            "In the place of `delay`: when it can be claimed and its `ttl` begins.  ISO 8601, in "
+            f"UTC if it names no zone; at most {schedules.DAYS_MAX} days from now."
+        ),
+    ] = None
     attributes: Annotated[
         dict[str, str | int | float | BinaryIn] | None,
         about("Strings, numbers and bytes, by name.", maxProperties=rules.ATTRIBUTES_MAX),

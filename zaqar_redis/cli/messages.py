@@ -93,6 +93,11 @@ class PostMessage(QueueCommand, Lister):
         arg("--ttl", type=int, metavar="SECONDS", help="time until they expire"),
         arg("--delay", type=int, metavar="SECONDS", help="time until visible"),
         arg(
+            "--deliver-at",
+            metavar="TIME",
+            help="time at which they get visible and --ttl begins, e.g. 2030-01-31T12:00Z",
+        ),
+        arg(
             "--attribute",
             action="append",
             type=parse_assignment,
@@ -103,7 +108,7 @@ class PostMessage(QueueCommand, Lister):
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        fields = given(parsed_args, "ttl", "delay")
+        fields = given(parsed_args, "ttl", "delay", "deliver_at")
         if parsed_args.attribute:
             fields["attributes"] = dict(parsed_args.attribute)
         document = {"messages": [{"body": body, **fields} for body in parsed_args.body]}

@@ -64,6 +64,8 @@ class MessageService(ComposedVerbs):
             try:
                 rules.message_ttl(message.ttl, self._limits)
                 rules.message_delay(message.delay, self._limits)
+                if message.delay is not None and message.deliver_at is not None:
+                    raise errors.BadRequest(why='Give "delay" or "deliver_at", not both.')
                 if message.attributes is not None:
                     rules.message_attributes(message.attributes)
             except errors.BadRequest as refused:

@@ -5,20 +5,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
-from zaqar_redis import errors, rules
+from zaqar_redis import errors, rules, schedules
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import NewMessage
 from zaqar_redis.spark import attributes
 from zaqar_redis.spark.columns import type_text
 from zaqar_redis.spark.options import TTL_MAX, stored_name
 
-#: ttl in seconds or -1, delay in seconds or -1, the rest of the envelope.
+#: ttl in seconds or -1, delay as lua/shared/append.lua has it, the rest of the envelope.
 EncodedMessage = tuple[int, int, bytes]
 
 #: Bytes of one round trip, whatever the number of messages: a script blocks Redis.
@@ -34,6 +43,7 @@ COLUMNS: dict[str, tuple[DataType, ...]] = {
     "queue": TEXT,
     "ttl": NUMBER,
     "delay": NUMBER,
+    "deliver_at": (TimestampType(),),
     "attributes": (attributes.SPARK_STRINGS, attributes.SPARK),
 }
 
@@ -177,7 +187,7 @@ def _rows(columns: tuple[str, ...], batch: pa.RecordBatch) -> Iterator[tuple[Any
 def _message(
     encoding: RowEncoding, opening: bytes, values: tuple[Any, ...], row: int
 ) -> tuple[str, EncodedMessage, int]:
-    body, queue, ttl, delay, given = values
+    body, queue, ttl, delay, deliver_at, given = values
     body = body.encode() if isinstance(body, str) else body
     try:
         if body is None:
@@ -191,9 +201,20 @@ def _message(
         name = encoding.queue if encoding.queue is not None else _queue(encoding.kind, queue)
         lifetime = encoding.ttl if ttl is None else within("ttl", ttl, rules.TTL_MIN, TTL_MAX)
         late = -1 if delay is None else within("delay", delay, 0, _LIMITS.max_message_delay)
+        if deliver_at is not None:
+            if delay is not None:
+                raise ValueError('give the column "delay" or "deliver_at", not both')
+            late = -_scheduled(deliver_at)
     except ValueError as error:
         raise BadRow(f"row {row} of its task: {error}") from error
     return name, (-1 if lifetime is None else lifetime, late, tail), size
+
+
+def _scheduled(at: datetime) -> int:
+    try:
+        return schedules.milliseconds(at)
+    except ValueError as error:
+        raise ValueError(f'the column "deliver_at" {error}: {at}') from None
 
 
 def _check_body(body: bytes, size: int, most: int) -> None:

@@ -32,6 +32,8 @@ def post(
     rest: list[Argument] = []
     for message in drafts:
         ttl, delay = message.ttl, message.delay
+        if message.deliver_at is not None:
+            delay = -message.deliver_at
         tail = envelope.tail(message, client)
         rest += (-1 if ttl is None else ttl, -1 if delay is None else delay, tail)
     digest, fingerprint, window = b"", b"", 0

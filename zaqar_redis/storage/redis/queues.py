@@ -224,15 +224,14 @@ def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
             fields += (name, int(value))
     dead_queue = metadata.get("_dead_letter_queue")
     # Not the queue itself: a message could go round in it for ever.
-    has_dead_queue = isinstance(dead_queue, str) and dead_queue not in ("", queue)
-    if has_dead_queue:
+    if isinstance(dead_queue, str) and dead_queue not in ("", queue):
         fields += ("dead_queue", dead_queue)
     if not rules.is_topic(queue) and metadata.get("_on_expiry") in metadata_rules.ON_EXPIRY:
         fields += ("on_expiry", metadata["_on_expiry"])
     least = metadata.get("_min_claim_ttl")
     if type(least) is int and 1 <= least <= rules.CLAIM_TTL_MIN:
         fields += ("min_claim_ttl", least)
-    if not rules.is_topic(queue) and (limits := _limits(metadata, has_dead_queue)):
+    if not rules.is_topic(queue) and (limits := _limits(metadata, "dead_queue" in fields)):
         fields += ("limits", limits)
     with contextlib.suppress(errors.BadRequest):
         delay = metadata.get("_redelivery_delay")

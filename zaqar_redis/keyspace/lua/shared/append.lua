@@ -1,5 +1,6 @@
 -- Append `values`, in the order given, under the next ranks, and announce them on the feed.
--- After the first `skip` values come: ttl or -1, delay or -1, rest of the envelope; of each.
+-- After the first `skip` values come: ttl or -1, delay or -1 or the time of delivery in ms times
+-- -1, rest of the envelope; of each.
 -- Live watchers subscribe to the feed too: when it has no subscribers, the messages themselves
 -- are not published. No function: making one costs a twentieth of the post of a single message.
 local BATCH = 1000  -- messages a command: Lua cannot unpack more than about 8000 values
@@ -20,7 +21,10 @@ for from = 1, count, BATCH do
         if own_ttl < 0 then
             own_ttl = usual_ttl
         end
-        if own_delay < 0 then
+        if own_delay < -1 then  -- a time, at which its ttl begins
+            own_delay = math.max(0, math.ceil((-own_delay - now) / 1000))
+            own_ttl = own_ttl + own_delay
+        elseif own_delay < 0 then
             own_delay = usual_delay
         end
         if own_ttl ~= ttl or own_delay ~= delay then
