@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -107,6 +108,41 @@ def test_delay_out_of_its_range(api: ZaqarTestClient, delay: int) -> None:
     answer = api.post("q", {"body": 1, "delay": delay})
     assert answer.status_code == 400
     assert "delay" in answer.text
+
+
+def _in(**time: float) -> str:
+    return (datetime.now(UTC) + timedelta(**time)).isoformat()
+
+
+def test_scheduled_message_is_delayed_until_its_time(api: ZaqarTestClient) -> None:
+    there = timezone(timedelta(hours=5, minutes=30))
+    api.send("q", "zoned", deliver_at=datetime.now(there).replace(microsecond=0).isoformat())
+    api.send("q", "past", deliver_at="1969-07-20T20:17:40")
+    api.send("q", "later", ttl=60, deliver_at=_in(days=365))
+    assert api.bodies("q") == ["zoned", "past"]
+    later = api.list("q", include_delayed=True).json()["messages"][2]
+    assert 0 <= later["ttl"] - 365 * 86400 - 60 <= 1
+    assert api.request("DELETE", f"/queues/q/messages/{later['id']}").status_code == 204
+    assert api.bodies("q", include_delayed=True) == ["zoned", "past"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"deliver_at": "tomorrow"}, ["deliver_at", "ISO 8601", "messages[1]"]),
+        ({"deliver_at": _in(days=367)}, ["deliver_at", "366 days", "messages[1]"]),
+        ({"deliver_at": "9999-12-31T23:59:59-23:00"}, ["deliver_at", "366 days", "messages[1]"]),
+        ({"deliver_at": 1}, ["deliver_at"]),
+        ({"deliver_at": _in(days=1), "delay": 0}, ["deliver_at", "delay", "messages[1]"]),
+    ],
+)
+def test_wrong_schedule_is_refused_and_named(
+    api: ZaqarTestClient, wrong: dict[str, object], named: list[str]
+) -> None:
+    answer = api.post("q", {"body": 1}, {"body": 2, **wrong})
+    assert answer.status_code == 400
+    assert all(name in answer.json()["description"] for name in named)
+    assert api.bodies("q") == []
 
 
 def _sized(size: int) -> bytes:

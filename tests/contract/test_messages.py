@@ -328,3 +328,31 @@ def test_empty_pop_returns_next_visible_ms(store: ContractStore) -> None:
     store.clock.tick(40)
     assert store.pop() == ["a"]
     assert next_visible_ms() is None
+
+
+@pytest.mark.parametrize("ttl", [None, 120])
+def test_scheduled_message_is_delivered_at_its_time_and_its_ttl_begins_then(
+    store: ContractStore, ttl: int | None
+) -> None:
+    store.create(_default_message_ttl=90)
+    at = store.clock() + 40 * 86_400_000 - 1
+    store.send([NewMessage(b'"later"', ttl=ttl, deliver_at=at)])
+    store.send([NewMessage(b'"past"', ttl=60, deliver_at=store.clock() - 5000)])
+    store.send([NewMessage(b'"now"', ttl=60)])
+    assert store.visible() == ["past", "now"]
+    assert store.visible(delayed=True) == ["later", "past", "now"]
+    later = store.page(delayed=True).items[0]
+    lifetime = ttl or 90
+    assert (later.delay, later.ttl) == (40 * 86_400, 40 * 86_400 + lifetime)
+    store.clock.tick(40 * 86_400 - 1)
+    assert store.pop() == []
+    store.clock.tick(1)
+    assert names(store.claim(ttl=60, grace=60).messages) == ["later"]
+
+
+def test_scheduled_message_expires_after_its_delivery(store: ContractStore) -> None:
+    store.send([NewMessage(b'"a"', ttl=60, deliver_at=store.clock() + 1000_000)])
+    store.clock.tick(1059)
+    assert store.visible() == ["a"]
+    store.clock.tick(1)
+    assert store.visible() == []

@@ -18,6 +18,7 @@ LAYERS = (
         *(
             "metadata_rules",
             "retry_policies",
+            "schedules",
             "errors",
             "clock",
             "garbage_collection",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -49,6 +50,15 @@ DELIVERIES = ["ledger", "staged"]
 def post(store: SparkTestStore, given: Any, **options: object) -> None:
     """Writes one record batch in one task."""
     write_all(BatchWrite(store.source(**options), schema_of(given)), [given])
+
+
+@pytest.mark.parametrize("delivery", ["ledger", "staged", "none"])
+def test_scheduled_rows_are_delivered_at_their_time(store: SparkTestStore, delivery: str) -> None:
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(days=300)
+    post(store, rows("1", "2", deliver_at=[at, None]), queue="q", delivery=delivery)
+    later, now = batch(store.source(subscribe="q", columns="created,ttl,delay"))
+    assert at <= later["created"] + timedelta(seconds=later["delay"]) < at + timedelta(seconds=1)
+    assert (later["ttl"] - later["delay"], now["delay"]) == (3600, 0)
 
 
 @pytest.mark.parametrize("delivery", ["ledger", "staged", "none"])
@@ -190,6 +200,11 @@ def test_queue_column_routes_each_row(store: SparkTestStore) -> None:
         ({"ttl": -1}, 'the column "ttl" is -1'),
         ({"delay": -1}, 'the column "delay" is -1; it must be 0 to 900'),
         ({"delay": 901}, 'the column "delay" is 901'),
+        ({"deliver_at": datetime.max.replace(tzinfo=UTC)}, 'the column "deliver_at" is more than'),
+        (
+            {"deliver_at": datetime(2026, 1, 1, tzinfo=UTC), "delay": 1},
+            'give the column "delay" or "deliver_at", not both',
+        ),
         ({"queue": None}, 'the column "queue" has None, which is no name'),
         ({"queue": "a b"}, "the column \"queue\" has 'a b', which is no name"),
         ({"attributes": {"a b": {"string": ""}}}, "\"attributes\": the name 'a b' must have"),
@@ -210,9 +225,10 @@ def test_queue_column_routes_each_row(store: SparkTestStore) -> None:
     ],
 )
 def test_invalid_row_is_named(store: SparkTestStore, given: dict[str, Any], why: str) -> None:
-    good = {"body": "1", "ttl": 60, "delay": 0, "queue": "q", "attributes": None}
+    good = {"body": "1", "ttl": 60, "delay": None, "queue": "q", "attributes": None}
+    good["deliver_at"] = None
     bad = good | given
-    others = {name: [good[name], bad[name]] for name in ("ttl", "delay", "queue", "attributes")}
+    others = {name: [good[name], bad[name]] for name in good if name != "body"}
     with pytest.raises(BadRow, match=f"^row 2 of its task: {why}"):
         post(store, rows("1", bad["body"], **others), maxMessageSize=100)
 

@@ -24,6 +24,7 @@ _TYPES = {
     "queue": pa.string(),
     "ttl": pa.int32(),
     "delay": pa.int32(),
+    "deliver_at": pa.timestamp("us", "UTC"),
     "attributes": attributes.ARROW,
 }
 #: The rows of one task.
