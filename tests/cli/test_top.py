@@ -10,6 +10,7 @@ from tests.cli.conftest import ADMIN
 from tests.support import servers
 from tests.support.command_line import CommandLine
 from tests.support.terminal import terminal
+from zaqar_redis.keyspace import keys
 
 
 def test_one_frame_shows_queues_by_what_is_asked_for(project_shell: CommandLine) -> None:
@@ -25,6 +26,17 @@ def test_one_frame_shows_queues_by_what_is_asked_for(project_shell: CommandLine)
     by_name = project_shell.done("top", "--once", "--interval", "1", "--sort", "queue")
     assert [line.split()[0] for line in by_name.splitlines()[2:]] == ["few", "many"]
     assert "many" not in project_shell.done("top", "--once", "--interval", "1", "--name", "few")
+
+
+def test_queue_that_is_being_moved_is_unknown_and_the_others_are_shown() -> None:
+    with servers.redis_server() as server, server.client() as client:
+        shell = CommandLine(["--storage", server.uri, "--project", "p"])
+        shell.done("message", "post", "moving", "1")
+        shell.done("message", "post", "here", "1", "2")
+        client.set(keys.of_queue("p", "moving").move_lock, b"out:mover")
+        frame = shell.done("top", "--once", "--interval", "1").splitlines()
+    assert "2 queues (1 unknown), 2 messages" in frame[0]
+    assert {line.split()[0] for line in frame[2:]} == {"here", "moving"}
 
 
 def test_one_frame_shows_the_stores(project_shell: CommandLine) -> None:

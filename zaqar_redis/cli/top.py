@@ -194,20 +194,16 @@ def _keys() -> Iterator[Any]:
 
 
 def _sample(api: ApiClient, name: str | None) -> _Sample:
-    """Raises CommandFailed, ServiceUnavailable."""
+    """Raises ServiceUnavailable."""
     unavailable: set[str] = set()
     listed = list(islice(api.list_queues(unavailable, name=name, with_stats=True), _QUEUES_MAX + 1))
     stats: dict[str, Any] = {}
     unknown = []
     for queue in listed[:_QUEUES_MAX]:
-        if "unavailable" in queue:
-            unknown.append(queue["name"])
-        elif "stats" in queue:
+        if "stats" in queue:
             stats[queue["name"]] = queue["stats"]
-        else:
-            raise CommandFailed(
-                "the service does not list statistics: it is older than this command"
-            )
+        else:  # its store is away, or it is being moved at the moment
+            unknown.append(queue["name"])
     return _Sample(time.monotonic(), stats, unknown, unavailable, len(listed) > _QUEUES_MAX)
 
 
