@@ -9,6 +9,8 @@ import sys
 import textwrap
 from typing import Any
 
+import pytest
+
 from tests.conventions.files import ROOT
 from tests.support import servers
 
@@ -19,7 +21,7 @@ _ADDRESS, _PROJECT = "http://127.0.0.1:8888", "X-Project-ID: demo"
 def blocks(document: str, first: str, last: str) -> list[str]:
     """Returns the commands in sections of a document, from one heading to another."""
     text = (ROOT / document).read_text()
-    text = text[text.index(f"## {first}") : text.index(f"## {last}")]
+    text = text[text.index(f"## {first}") : text.index(f"## {last}") if last else None]
     found = re.findall(r"(?:^    .*\n|^\n(?=    ))+", text, re.MULTILINE)
     return [block for block in found if not block.lstrip().startswith("{")]  # those are responses
 
@@ -49,6 +51,23 @@ def test_the_readme_claims_one_message_and_deletes_it(
     assert zaqar.queue("orders").stats["messages"]["total"] == 1
     assert run(python, two_workers, project) == ["any JSON"]
     assert zaqar.queue("orders").stats["messages"]["total"] == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "printed"),
+    [
+        ("From SQS", "From RabbitMQ", ["{'order': 1} claimed 1 times"]),
+        ("From RabbitMQ", "From BullMQ", []),
+        ("From BullMQ", "", ["1 delayed"]),
+    ],
+)
+def test_who_comes_from_another_queue_finds_its_words_here(
+    two_workers: servers.RunningService, project: str, first: str, last: str, printed: list[str]
+) -> None:
+    document = "doc/from-other-queues.md"
+    setting, *_ = blocks(document, "The examples", "From SQS")
+    code = "\n".join(map(textwrap.dedent, [setting, *blocks(document, first, last)]))
+    assert run(code, two_workers, project) == printed
 
 
 def test_the_tutorial_deletes_all_claimed_messages(
