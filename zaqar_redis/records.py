@@ -221,7 +221,7 @@ class MessageCounters(Record, frozen=True):
     dead_lettered: int = 0
     #: deleted to make room for newer ones
     dropped: int = 0
-    #: not posted: the queue was full or paused
+    #: not posted, as the queue was full or paused; each time counts
     refused: int = 0
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.contract.test_figures import figures
 from tests.support.stores import ContractStore, findings, names
 from zaqar_redis import errors
 from zaqar_redis.records import IdempotencyKey
@@ -184,3 +185,65 @@ def test_topic_has_no_limits(store: ContractStore) -> None:
     store.create("topic:t", _max_messages=1, _paused="posts")
     store.post("a", "b", queue="topic:t")
     assert len(store.listed("topic:t")) == 2
+
+
+def test_message_claimed_too_often_becomes_a_dead_letter_and_is_not_dropped(
+    store: ContractStore,
+) -> None:
+    store.reset()
+    store.create(
+        _max_messages=2, _overflow="drop_oldest", _max_claim_count=1, _dead_letter_queue="dead"
+    )
+    store.post("a", "b")
+    store.release(store.claim(limit=1).claim_id)
+    store.post("c", "d")
+    assert store.listed() == ["c", "d"]
+    counters = store.stats().counters
+    assert (counters.dropped, counters.dead_lettered) == (1, 1)
+    _sweep(store)
+    assert store.listed("dead") == ["a"]
+
+
+def test_overflow_comes_back_when_there_is_no_queue_for_it_any_more(store: ContractStore) -> None:
+    store.reset()
+    store.create(_max_messages=1, **_DEAD)
+    store.post("a", ttl=600)
+    store.post("b", ttl=60)
+    store.post("c", ttl=6000)
+    _update(store, _max_messages=1)
+    store.clock.tick(60)
+    _sweep(store)
+    assert store.listed() == ["a", "c"]
+    assert (store.get(store.page().items[0].id)[0].ttl) == 600
+    counters = store.stats().counters
+    assert (counters.expired, counters.dead_lettered, counters.dropped) == (1, 0, 0)
+    assert findings(store) == []
+
+
+def test_hundreds_of_messages_wait_to_become_dead_letters(store: ContractStore) -> None:
+    store.reset()
+    store.create(_max_messages=2, **_DEAD)
+    for _ in range(300):
+        store.post("a", "b")
+    stats = store.stats()
+    assert (stats.total, stats.counters.dead_lettered) == (2, 598)
+    assert stats.oldest
+    assert stats.newest
+    assert (stats.oldest.rank, stats.newest.rank) == (599, 600)
+    found = figures(store)
+    assert (found.total, found.oldest) == (2, stats.oldest.created)
+
+
+@pytest.mark.parametrize("overflow", [{"_overflow": "drop_oldest"}, _DEAD])
+def test_thousands_of_expired_messages_are_not_taken_for_the_oldest(
+    store: ContractStore, overflow: dict[str, Any]
+) -> None:
+    store.create(_max_messages=5000, **overflow)
+    store.post_many(1500, ttl=60)
+    store.post("a", "b", ttl=6000)
+    _update(store, _max_messages=2, **overflow)
+    store.clock.tick(61)
+    store.post("c", "d")
+    assert store.visible() == ["c", "d"]
+    counters = store.stats().counters
+    assert (counters.expired, counters.dropped + counters.dead_lettered) == (1500, 2)

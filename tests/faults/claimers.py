@@ -78,7 +78,8 @@ class Claimer:
             await asyncio.sleep(TTL)
 
     async def _renew(self, claim: str) -> None:
-        if await self._driver.claims.update(self._project, QUEUE, claim, Lease(TTL, 60)):
+        lease = Lease(TTL, 60)
+        if await self._driver.claims.update(self._project, QUEUE, claim, lease) is not None:
             end = await self._process.lease(claim)
             if end is not None:
                 self._process.note("renew", claim, end)

@@ -100,6 +100,14 @@ def test_full_queue_gets_the_messages_once_it_has_room(
         servers.wait_for(lambda: "at most 2" in state(store, id).error, "a refusal")
         assert store.pop(2, "small") == ["a", "b"]
         servers.wait_for(lambda: store.listed("small") == ["c", "d"], "the others")
+        store.pop(2, "small")
+        many = [str(n) for n in range(5)]
+        store.post(*many)
+        taken: list[str] = []
+        while len(taken) < 5:
+            servers.wait_for(lambda: bool(store.visible("small")), "the next ones")
+            taken += store.pop(2, "small")
+        assert taken == many
         assert state(store, id).failed == 0
 
 

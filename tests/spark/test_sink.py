@@ -233,6 +233,11 @@ def test_invalid_row_is_named(store: SparkTestStore, given: dict[str, Any], why:
         post(store, rows("1", bad["body"], **others), maxMessageSize=100)
 
 
+def test_body_that_is_nested_too_deeply_is_named(store: SparkTestStore) -> None:
+    with pytest.raises(BadRow, match='row 1 of its task: the column "body" is nested too deeply'):
+        post(store, rows("[" * 2000 + "]" * 2000), queue="q")
+
+
 @pytest.mark.parametrize(
     ("fields", "options", "why"),
     [

@@ -191,7 +191,7 @@ class CountersOut(Document):
     purged: Count
     dead_lettered: Annotated[Count, about("Moved to the dead-letter queue.")]
     dropped: Annotated[Count, about("Deleted to make room in a full queue.")]
-    refused: Annotated[Count, about("Not posted: the queue was full or paused.")]
+    refused: Annotated[Count, about("As the queue was full or paused; each time counts.")]
 
 
 class StatsOut(Document):

@@ -265,7 +265,7 @@ QUEUE_COUNTERS = {
         "queue_dropped", "Messages deleted to make room in a full queue.", _OF_QUEUE
     ),
     "refused": StoredCounter(
-        "queue_refused", "Messages not posted: the queue was full or paused.", _OF_QUEUE
+        "queue_refused", "Messages refused, each time: the queue was full or paused.", _OF_QUEUE
     ),
 }
 QUEUES_OMITTED = Gauge(

@@ -42,6 +42,9 @@ _SETTINGS = (
     "_dead_letter_queue_messages_ttl",
     "_on_expiry",
     "_redelivery_delay",
+    "_max_messages",
+    "_overflow",
+    "_paused",
 )
 _MESSAGE_STORES = [options.store_options("message", scheme) for scheme in options.SCHEMES]
 _MANAGEMENT_STORES = [options.store_options("management", scheme) for scheme in options.SCHEMES]

@@ -238,9 +238,7 @@ def test_queue_whose_dead_letters_wait_moves(spark: SparkSession, pooled: Pooled
     assert ("expiry" in before, len(before["claimed"])) == (False, 3)
     report = move(spark, pooled, "q")
     assert counts(report, "queues") == {"moved": 1}, report.details
-    after = pooled.content("q")
-    assert len(after.pop("expiry")) == 3, "it parks them again"
-    assert after == before
+    assert pooled.content("q") == before
 
 
 def test_queue_moves_to_another_store(

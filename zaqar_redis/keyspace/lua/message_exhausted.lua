@@ -15,6 +15,13 @@ if not known[1] then
 end
 redis.call('HDEL', queue, 'exhausted')
 local dead, soonest = {}, now + HOLD_MS
+local function ttl_of(envelope)
+    local value = 0
+    for byte = 21, 24 do
+        value = value * 256 + string.byte(envelope, byte)
+    end
+    return value
+end
 local function hold(rank, ends)
     local at, count = #dead, count_of(redis.call('HGET', holds, rank))
     redis.call('ZADD', claimed, ends, rank)
@@ -27,8 +34,15 @@ local parked = redis.call('ZRANGEBYSCORE', claimed, PARKED, PARKED + now - HOLD_
     PAGE)
 local over = {}
 for _, rank in ipairs(parked) do
-    if known[2] and expiry_of(redis.call('HGET', bodies, rank)) + PARKED_MS > now then
+    local envelope = redis.call('HGET', bodies, rank)
+    local ends = created_of(envelope) + ttl_of(envelope) * 1000
+    if known[2] and expiry_of(envelope) + PARKED_MS > now then
         hold(rank, PARKED + now)
+    elseif not known[2] and ends > now then  -- what a full queue has parked, for nobody now
+        redis.call('HSET', bodies, rank, prolonged(envelope, ends, ttl_of(envelope)))
+        redis.call('ZREM', claimed, rank)
+        redis.call('ZADD', ready, rank, rank)
+        redis.call('ZADD', expiry, string.format('%.0f', ends), rank)
     else
         over[#over + 1] = rank
     end

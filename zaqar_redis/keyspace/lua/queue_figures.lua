@@ -11,7 +11,6 @@
 --#args now:number
 --#include now envelope claim_record parked
 
-local OLDEST = 8  -- messages that have expired and were not swept may be before the oldest
 local fields = redis.call('HMGET', queue, 'epoch', 'created', 'dead_queue', 'rank', 'claimed',
     'released', 'expired', 'purged', 'dead_lettered', 'dropped', 'refused', 'on_expiry')
 if not fields[1] then
@@ -39,20 +38,18 @@ local answer = {now, fields[1], fields[2], fields[3], total, redis.call('ZCARD',
 if total == 0 then
     return answer
 end
-for _, rank in ipairs(redis.call('ZRANGE', messages, 0, OLDEST - 1)) do
-    local envelope = redis.call('HGET', bodies, rank)
-    if envelope and expiry_of(envelope) > now then
-        answer[20], answer[21] = string.format('%.0f', created_of(envelope)), #envelope
-        local held = tonumber(redis.call('ZSCORE', claimed, rank) or 0) > now
-        local claim = held and string.sub(redis.call('HGET', holds, rank) or '', 1, 32)
-        local record = claim and redis.call('HGET', claims, claim)
-        local ttl = record and string.match(record, '^%d+')
-        local ends = ttl and redis.call('ZSCORE', leases, claim)
-        if ends then
-            answer[22], answer[23] = claim, string.format('%.0f', ends - ttl * 1000)
-            answer[24] = client_of_claim(record)
-        end
-        break
+--#include end_alive
+local rank, envelope = end_alive('ZRANGE', now)
+if envelope then
+    answer[20], answer[21] = string.format('%.0f', created_of(envelope)), #envelope
+    local held = tonumber(redis.call('ZSCORE', claimed, rank) or 0) > now
+    local claim = held and string.sub(redis.call('HGET', holds, rank) or '', 1, 32)
+    local record = claim and redis.call('HGET', claims, claim)
+    local ttl = record and string.match(record, '^%d+')
+    local ends = ttl and redis.call('ZSCORE', leases, claim)
+    if ends then
+        answer[22], answer[23] = claim, string.format('%.0f', ends - ttl * 1000)
+        answer[24] = client_of_claim(record)
     end
 end
 return answer

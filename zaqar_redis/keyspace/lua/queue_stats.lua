@@ -10,7 +10,6 @@
 -- anyway: answer though more must be settled; then the oldest may have expired
 --#include move_lock now envelope settle
 
-local ENDS = 8  -- messages that are parked may be before the oldest and behind the newest
 local epoch = redis.call('HGET', queue, 'epoch')
 if not epoch then
     return {now, false}
@@ -41,16 +40,16 @@ if unsettled then  -- a message does not expire while it is claimed
     waiting = redis.call('ZCOUNT', delayed, later, '+inf')
 end
 local answer = {now, epoch, total, held, waiting, records, unpack(counters)}
+--#include end_alive
+local ends = {}
 for _, range in ipairs({'ZRANGE', 'ZREVRANGE'}) do
-    for _, rank in ipairs(redis.call(range, messages, 0, parked > 0 and ENDS - 1 or 0)) do
-        local envelope = redis.call('HGET', bodies, rank)
-        if parked == 0 or expiry_of(envelope) > now then
-            answer[#answer + 1] = rank
-            answer[#answer + 1] = envelope
-            answer[#answer + 1] = redis.call('ZSCORE', claimed, rank)
-                and redis.call('HGET', holds, rank)
-            break
-        end
+    local rank, envelope = end_alive(range, 0)
+    if rank then
+        ends[#ends + 1], ends[#ends + 2] = rank, envelope
+        ends[#ends + 1] = redis.call('ZSCORE', claimed, rank) and redis.call('HGET', holds, rank)
     end
+end
+for place = 1, #ends == 6 and 6 or 0 do
+    answer[#answer + 1] = ends[place]
 end
 return answer

@@ -19,7 +19,6 @@ local last = redis.call('HMGET', holds, unpack(ranks))
 local page = {}
 for place, rank in ipairs(ranks) do
     local at, envelope = 6 * place, envelopes[place]
-    -- What is parked is parked again, in its new store.
     page[at - 5] = rank
     page[at - 4] = expires[place] or string.format('%.0f', expiry_of(envelope))
     page[at - 3], page[at - 2] = held[place] or '', later[place] or ''

@@ -5,7 +5,7 @@
 -- upto: rank that it ends with, or '+inf'
 -- rest: rank, expiry, end of the hold or '', end of the delay or '', hold or '',
 -- head or all of the envelope; of each
---#include target_lock
+--#include target_lock parked
 
 local HEAD = 24     -- bytes of an envelope that may have changed since it was copied
 local CREATED = 10  -- and those of them that have not, if it is the same message
@@ -34,7 +34,9 @@ for place, rank in ipairs(ranks) do
     local at = rest + 6 * (place - 1)
     local envelope = ARGV[at + 5]
     by_rank[2 * place - 1], by_rank[2 * place] = rank, rank
-    by_expiry[2 * place - 1], by_expiry[2 * place] = ARGV[at + 1], rank
+    if tonumber(ARGV[at + 2]) == nil or tonumber(ARGV[at + 2]) < PARKED then
+        by_expiry[#by_expiry + 1], by_expiry[#by_expiry + 2] = ARGV[at + 1], rank
+    end
     if #envelope == HEAD then
         local was = copied[place] and string.sub(copied[place], 1, CREATED)
         if was ~= string.sub(envelope, 1, CREATED) then
@@ -62,7 +64,9 @@ for place, rank in ipairs(ranks) do
     end
 end
 redis.call('ZADD', messages, unpack(by_rank))
-redis.call('ZADD', expiry, unpack(by_expiry))
+if #by_expiry > 0 then
+    redis.call('ZADD', expiry, unpack(by_expiry))
+end
 if #envelopes > 0 then
     redis.call('HSET', bodies, unpack(envelopes))
 end

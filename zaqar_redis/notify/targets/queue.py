@@ -6,7 +6,7 @@ from __future__ import annotations
 from zaqar_redis import errors, rules
 from zaqar_redis.notify.target import DELIVERED, HOPS_MAX, Delivery, Outcome, Result
 from zaqar_redis.notify.target_context import TargetContext
-from zaqar_redis.records import Forwarding, IdempotencyKey
+from zaqar_redis.records import Forwarding, IdempotencyKey, Message
 from zaqar_redis.service.subscription_options import SubscriptionOptions
 
 _SCHEME = "queue:"
@@ -46,12 +46,22 @@ class QueueTarget:
 
     async def _forward(self, delivery: Delivery, queue: str) -> None:
         source = (delivery.project, delivery.source, delivery.epoch, delivery.subscription.id)
-        await self._messages.forward(
-            delivery.project,
-            queue,
-            [message.copied(hops=message.hops + 1) for message in delivery.originals],
-            Forwarding("\n".join(source), [message.rank for message in delivery.originals]),
-        )
+
+        async def forward(*messages: Message) -> None:
+            await self._messages.forward(
+                delivery.project,
+                queue,
+                [message.copied(hops=message.hops + 1) for message in messages],
+                Forwarding("\n".join(source), [message.rank for message in messages]),
+            )
+
+        try:
+            await forward(*delivery.originals)
+        except errors.QueueFull:  # for all of them
+            if len(delivery.originals) == 1:
+                raise
+            for message in delivery.originals:
+                await forward(message)
 
     async def _replay(self, delivery: Delivery, queue: str) -> None:
         """Posts a message that is older than those that were forwarded since."""

@@ -233,6 +233,8 @@ def check_json(body: bytes) -> None:
         _JSON.decode(body)
         if not body.isascii():
             body.decode()
+    except RecursionError as error:
+        raise ValueError('the column "body" is nested too deeply') from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         why = rules.json_problem(error, body)
         raise ValueError(

@@ -17,7 +17,9 @@ if known[9] then
     local excess = most > 0 and redis.call('ZCOUNT', expiry, later, '+inf') + count - most or 0
     if excess > 0 then
         local MORE = 1000  -- a millisecond or two: so a lowered limit takes effect soon
-        if overflow == 'reject' or count > most then
+        local rules = redis.call('HMGET', queue, 'dead_queue', 'max_claims')
+        local has_nowhere = overflow == 'dead_letter' and not rules[1]
+        if overflow == 'reject' or count > most or has_nowhere then
             return refused('full', most, count)
         end
 --#include settle
@@ -30,27 +32,43 @@ if known[9] then
         if redis.call('ZCARD', ready) < math.min(excess, count) then
             return refused('full', most, count)
         end
+        -- Those that were claimed too often are dead letters, whatever the overflow is.
+        local least = overflow == 'dead_letter' and 0 or rules[1] and rules[2] or math.huge
         local left, dropped = math.min(excess, count + MORE), 0
         while left > 0 do
-            local oldest = redis.call('ZRANGE', ready, 0, math.min(left, SETTLE) - 1)
-            if #oldest == 0 then
+            local page = redis.call('ZRANGE', ready, 0, math.min(left, SETTLE) - 1)
+            if #page == 0 then
                 break
             end
-            left = left - #oldest
-            if overflow == 'drop_oldest' then
-                dropped = dropped + forget(oldest)
-            else
-                for place, envelope in ipairs(redis.call('HMGET', bodies, unpack(oldest))) do
+            local ends = redis.call('ZMSCORE', expiry, unpack(page))
+            local envelopes = redis.call('HMGET', bodies, unpack(page))
+            local expired, dead, held, over = {}, {}, {}, {}
+            for place, hold in ipairs(redis.call('HMGET', holds, unpack(page))) do
+                local rank, envelope = page[place], envelopes[place]
+                if tonumber(ends[place]) <= now then
+                    expired[#expired + 1] = rank
+                elseif (hold and tonumber(string.sub(hold, 33)) or 0) >= tonumber(least) then
+                    dead[#dead + 1], held[#held + 1] = rank, hold
                     -- Expired, from now on: so no verb shows it.
-                    redis.call('HSET', bodies, oldest[place], string.sub(envelope, 1, 10)
+                    redis.call('HSET', bodies, rank, string.sub(envelope, 1, 10)
                         .. pack('>BI8', 207, now) .. string.sub(envelope, 20))
+                else
+                    over[#over + 1] = rank
                 end
-                set_aside(oldest, redis.call('HMGET', holds, unpack(oldest)))
             end
+            if #expired > 0 then
+                redis.call('HINCRBY', queue, 'expired', forget(park(expired)))
+            end
+            if #dead > 0 then
+                set_aside(dead, held)
+            end
+            dropped = dropped + forget(over)
+            left = left - #dead - #over
         end
         if dropped > 0 then
             redis.call('HINCRBY', queue, 'dropped', dropped)
-        elseif overflow == 'dead_letter' then
+        end
+        if redis.call('HEXISTS', queue, 'exhausted') == 1 then
             local soonest, noted = now, known[6]
 --#include note_sweep
         end

@@ -17,16 +17,13 @@ end
 
 local function park(old)
     local known = redis.call('HMGET', queue, 'on_expiry', 'dead_queue', 'max_claims')
-    if not known[2] then
+    local least = known[1] == 'dead_letter' and 0 or tonumber(known[3])
+    if not known[2] or not least then
         return old
     end
-    local least = known[1] == 'dead_letter' and 0 or tonumber(known[3] or math.huge)
-    local states = redis.call('ZMSCORE', claimed, unpack(old))
     local dead, held, over = {}, {}, {}
     for place, hold in ipairs(redis.call('HMGET', holds, unpack(old))) do
-        local count = hold and tonumber(string.sub(hold, 33)) or 0
-        -- Those of a queue that has moved were parked where it was before, maybe as its overflow.
-        if count >= least or tonumber(states[place] or 0) >= PARKED then
+        if (hold and tonumber(string.sub(hold, 33)) or 0) >= least then
             dead[#dead + 1], held[#held + 1] = old[place], hold
         else
             over[#over + 1] = old[place]

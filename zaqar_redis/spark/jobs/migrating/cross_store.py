@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import shlex
 from collections.abc import Callable
 
 from zaqar_redis import errors, rules
@@ -112,7 +113,9 @@ class CrossStoreMover:
     def _deletion(self, project: str, queue: str) -> str:
         kind, _, name = rules.described(queue).partition(" ")
         uri = redact_password(self._to.config.uri)
-        return f"zaqar-redis {kind} delete {name} --storage {uri} --project {project}"
+        return shlex.join(
+            ("zaqar-redis", kind, "delete", name, "--storage", uri, "--project", project)
+        )
 
     async def _resume(self, project: str, queue: str, source: Route[Driver], token: str) -> None:
         """Finishes a sealed move.
@@ -143,9 +146,9 @@ class CrossStoreMover:
         lock = keys.of_queue(project, queue).move_lock.decode()
         return (
             f"{self._sealed(pool)}, and {redact_password(self._to.config.uri)} does not have all "
-            "of it; if it was moved to another store than the target, give that store; if no store "
-            f"has it, unlock it where it is, by Redis' command DEL '{lock}', and run this command "
-            "again"
+            "of it; if it was moved to another store than the target, give that store; if it "
+            "has been in use in no other store, unlock it where it is, by Redis' command "
+            f"DEL '{lock}', and run this command again"
         )
 
     def _sealed(self, pool: str) -> str:
