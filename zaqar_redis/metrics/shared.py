@@ -19,7 +19,7 @@ from zaqar_redis.metrics.values import Labels, Row, Snapshot
 
 #: Bytes of one snapshot: a thousand queues with the longest names take most of it.  What is not
 #: used takes no memory.
-_SNAPSHOT_MAX = 4 * 1024 * 1024
+_SNAPSHOT_MAX = 5 * 1024 * 1024
 _HEAD = struct.Struct("=dI")
 _PART = _HEAD.size + _SNAPSHOT_MAX
 #: Which part is complete, and the worker's process id.
