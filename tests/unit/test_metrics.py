@@ -104,7 +104,7 @@ def test_snapshot_survives_one_that_does_not_fit() -> None:
     assert slot.read() == ({}, 0.0)
     definitions.POSTED.total = 7
     slot.write(definitions.snapshot())
-    definitions.QUEUE_OLDEST.replace({(str(number), "x" * 64): 1 for number in range(60_000)})
+    definitions.QUEUE_OLDEST.replace({(str(number), "x" * 64): 1 for number in range(80_000)})
     with pytest.raises(SnapshotTooLarge):
         slot.write(definitions.snapshot())
     found, age = slot.read()
