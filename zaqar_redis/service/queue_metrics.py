@@ -46,7 +46,7 @@ class QueueMetricsSettings(Struct, frozen=True):
     queues_max: Annotated[
         int,
         Meta(ge=1, le=1000),
-        "Maximum number of these queues; each has thirteen series. How many more match is a metric.",
+        "Maximum number of these queues; each has 13 series. How many more match is a metric.",
     ] = 100
     queues_interval: Annotated[
         float,
