@@ -435,6 +435,7 @@ def test_killed_backup_is_repeated_and_completes(stores: Stores, tmp_path: Path)
     assert (row["outcome"], row["messages"]) == ("saved", _MANY)
 
 
+@pytest.mark.nightly
 def test_backup_waits_for_a_lock_that_expires(stores: Stores) -> None:
     fill(stores)
     with stores.source.client() as client:

@@ -15,6 +15,7 @@ from tests.realtime.routed_client import RoutedClient
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, SECRET, SdkClient
 from tests.support import servers
 from tests.support.command_line import CommandLine, without_store
+from tests.support.tiers import in_gate
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 
@@ -41,7 +42,7 @@ class ChannelsCli:
         self.shell = shell
 
 
-@pytest.fixture(scope="module", params=["storage", "url"])
+@pytest.fixture(scope="module", params=in_gate(["storage", "url"], "url"))
 def cli_target(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ChannelsCli]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,9 @@ def test_jobs_are_hidden_when_spark_is_missing() -> None:
     assert code == 0, text
 
 
+nightly = partial(pytest.param, marks=pytest.mark.nightly)
+
+
 @pytest.mark.parametrize("job", JOBS)
 def test_help_of_each_job_has_an_example(job: str) -> None:
     text = CommandLine().done("pipeline", job, "--help")
@@ -50,8 +54,10 @@ def test_help_of_each_job_has_an_example(job: str) -> None:
     ("module", "words", "what"),
     [
         ("matplotlib", ["analytics", "--queue", "q"], "pip install '.[report]'"),
-        ("jinja2", ["analytics", "--queue", "q"], "pip install '.[report]'"),
-        ("deltalake", ["archive", "--queue", "q", "--format", "delta"], "pip install '.[delta]'"),
+        nightly("jinja2", ["analytics", "--queue", "q"], "pip install '.[report]'"),
+        nightly(
+            "deltalake", ["archive", "--queue", "q", "--format", "delta"], "pip install '.[delta]'"
+        ),
     ],
 )
 def test_missing_library_is_reported_before_spark_starts(
@@ -70,9 +76,9 @@ def test_missing_library_is_reported_before_spark_starts(
     ("master", "what"),
     [
         ("nowhere", '"nowhere" is no master of Spark; it must be like local[2], spark://host:7077'),
-        ("local[two]", '"local[two]" is no master of Spark'),
-        ("spark://127.0.0.1:1", "spark://127.0.0.1:1 cannot be reached: [Errno 111]"),
-        ("spark://127.0.0.1", "spark://127.0.0.1 cannot be reached: "),
+        nightly("local[two]", '"local[two]" is no master of Spark'),
+        nightly("spark://127.0.0.1:1", "spark://127.0.0.1:1 cannot be reached: [Errno 111]"),
+        nightly("spark://127.0.0.1", "spark://127.0.0.1 cannot be reached: "),
     ],
 )
 def test_unusable_master_is_reported_in_one_line(master: str, what: str) -> None:

@@ -133,6 +133,7 @@ def test_queue_that_moves_between_pools_delivers_all(
         assert store.listed("copy") == numbers(posted)
 
 
+@pytest.mark.nightly
 def test_next_notifier_delivers_first_what_waits(
     server: servers.RedisServer, store: ContractStore, endpoint: FaultEndpoint
 ) -> None:
@@ -153,6 +154,7 @@ def test_next_notifier_delivers_first_what_waits(
     assert store.listed("copy") == numbers(posted)
 
 
+@pytest.mark.nightly
 def test_slow_subscribers_of_a_queue_delay_no_other_one(
     server: servers.RedisServer, store: ContractStore, endpoint: FaultEndpoint
 ) -> None:

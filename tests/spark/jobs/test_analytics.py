@@ -292,6 +292,7 @@ def test_second_run_replaces_only_its_own_report(
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["diary.txt"]
 
 
+@pytest.mark.nightly
 def test_empty_queue_has_a_report(
     spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:

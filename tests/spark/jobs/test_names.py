@@ -113,6 +113,7 @@ def _check(
     store.delete(copy)
 
 
+@pytest.mark.nightly
 def test_archive_with_the_folder_of_null_is_continued(
     spark: SparkSession, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
