@@ -287,20 +287,6 @@ class Watermarks(Record, frozen=True):
     size: int
 
 
-class RawClaim(Record, frozen=True):
-    """What a live claim holds, as it is stored; the three sequences go in step."""
-
-    #: when the claim was read
-    now: int
-    epoch: str
-    #: the end of the claim
-    until: int
-    ranks: Sequence[bytes]
-    envelopes: Sequence[bytes]
-    #: claim id and how often the message was claimed
-    holds: Sequence[bytes]
-
-
 class Subscription(Record, frozen=True):
     id: str
     #: the queue

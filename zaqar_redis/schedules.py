@@ -7,20 +7,27 @@ import math
 import time
 from datetime import UTC, datetime
 
+from zaqar_redis import errors
+
 #: A year: what is planned later changes until then.
 DAYS_MAX = 366
 
 
-def parse(text: str) -> int:
+def parse(text: str, place: int) -> int:
     """Returns the time that an ISO 8601 text says, of UTC if it names no zone, in ms.
 
-    Raises ValueError, as `milliseconds` does.
+    Raises BadRequest, which names the *place* of the message in its post.
     """
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError("is no time in ISO 8601, as 2030-01-31T12:00:00Z is") from None
-    return milliseconds(at if at.tzinfo else at.replace(tzinfo=UTC))
+        why = "is no time in ISO 8601, as 2030-01-31T12:00:00Z is"
+    else:
+        try:
+            return milliseconds(at if at.tzinfo else at.replace(tzinfo=UTC))
+        except ValueError as error:
+            why = str(error)
+    raise errors.BadRequest(why=f'The value of "deliver_at" {why} - at `$.messages[{place}]`')
 
 
 def milliseconds(at: datetime) -> int:

@@ -78,7 +78,7 @@ def drafts(document: PostIn, with_checksum: bool, traceparent: str = "") -> list
             body=(body := bytes(item.body)),
             ttl=item.ttl,
             delay=item.delay,
-            deliver_at=None if item.deliver_at is None else _deliver_at(item.deliver_at, place),
+            deliver_at=None if item.deliver_at is None else schedules.parse(item.deliver_at, place),
             checksum=_checksum(body) if with_checksum else b"",
             attributes=_given_attributes(item.attributes, of_request)
             if item.attributes
@@ -86,14 +86,6 @@ def drafts(document: PostIn, with_checksum: bool, traceparent: str = "") -> list
         )
         for place, item in enumerate(document.messages)
     ]
-
-
-def _deliver_at(text: str, place: int) -> int:
-    try:
-        return schedules.parse(text)
-    except ValueError as error:
-        why = f'The value of "deliver_at" {error} - at `$.messages[{place}]`'
-        raise errors.BadRequest(why=why) from None
 
 
 def _given_attributes(

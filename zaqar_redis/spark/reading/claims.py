@@ -12,13 +12,12 @@ from pyspark.sql.datasource import InputPartition
 
 from zaqar_redis import clock
 from zaqar_redis.keyspace.script import Verb
-from zaqar_redis.records import RawClaim
 from zaqar_redis.spark.reading import decode
 from zaqar_redis.spark.reading.decode import MessageSource
 from zaqar_redis.spark.reading.group_lease import GroupLease
 from zaqar_redis.spark.stores import StoreConnections, StoreLocation
 from zaqar_redis.storage.redis.bulk import range_reader
-from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
+from zaqar_redis.storage.redis.bulk.ranges import RawClaim, RedisRanges
 from zaqar_redis.storage.redis.claims import RedisClaims
 from zaqar_redis.storage.redis.queues import RedisQueues
 

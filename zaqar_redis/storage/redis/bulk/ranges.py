@@ -6,14 +6,30 @@ Nothing here settles or changes a queue, and no answer grows with its length.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
-from zaqar_redis.records import RawClaim, Watermarks
+from zaqar_redis.records import Record, Watermarks
 from zaqar_redis.storage.redis import claims, identity
 from zaqar_redis.storage.redis.resource import RedisResource
 
 _WATERMARKS = Script("range_watermarks")
 _SEEK = Script("range_seek")
+
+
+class RawClaim(Record, frozen=True):
+    """What a live claim holds, as it is stored; the three sequences go in step."""
+
+    #: when the claim was read
+    now: int
+    epoch: str
+    #: the end of the claim
+    until: int
+    ranks: Sequence[bytes]
+    envelopes: Sequence[bytes]
+    #: claim id and how often the message was claimed
+    holds: Sequence[bytes]
 
 
 class RedisRanges(RedisResource):
