@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from zaqar_redis import errors
+from zaqar_redis import errors, message_fields
 from zaqar_redis.records import Attributes
 
 QUEUE_NAME_MAX = 64
@@ -312,7 +312,8 @@ def message_ttl(value: int | None, limits: Limits, field: str = "ttl") -> None:
 
 def message_attributes(attributes: Attributes) -> None:
     """Raises BadRequest.  Their bytes count as those of the request do."""
-    number = len(attributes) - ("traceparent" in attributes)
+    message_fields.check(attributes)
+    number = len(attributes.keys() - {"traceparent", *message_fields.FIELDS})
     if number > ATTRIBUTES_MAX:
         raise errors.BadRequest(
             why=f'"attributes" has {number} names, and may have {ATTRIBUTES_MAX}.'

@@ -16,6 +16,7 @@ LAYERS = (
     (
         *("records", "pool_records", "check_records", "figures", "formats", "rules"),
         *(
+            "message_fields",
             "metadata_rules",
             "retry_policies",
             "schedules",

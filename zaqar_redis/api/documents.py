@@ -18,7 +18,7 @@ from urllib.parse import quote_plus
 
 import msgspec
 
-from zaqar_redis import errors, rules, schedules
+from zaqar_redis import errors, message_fields, rules, schedules
 from zaqar_redis.api import schemas
 from zaqar_redis.api.operator_schemas import PoolChangeIn, PoolIn
 from zaqar_redis.api.schemas import LinkOut, MessageOut, PostIn, PurgeIn
@@ -80,22 +80,20 @@ def drafts(document: PostIn, with_checksum: bool, traceparent: str = "") -> list
             delay=item.delay,
             deliver_at=None if item.deliver_at is None else schedules.parse(item.deliver_at, place),
             checksum=_checksum(body) if with_checksum else b"",
-            attributes=_given_attributes(item.attributes, of_request)
-            if item.attributes
+            attributes=_given_attributes(item, of_request)
+            if item.attributes or item.group is not None or item.priority is not None
             else of_request,
         )
         for place, item in enumerate(document.messages)
     ]
 
 
-def _given_attributes(
-    given: dict[str, str | int | float | schemas.BinaryIn], of_request: Attributes | None
-) -> Attributes:
+def _given_attributes(item: schemas.MessageIn, of_request: Attributes | None) -> Attributes:
     values = {
         name: value.binary if isinstance(value, schemas.BinaryIn) else value
-        for name, value in given.items()
+        for name, value in (item.attributes or {}).items()
     }
-    return {**(of_request or {}), **values}
+    return message_fields.with_fields({**(of_request or {}), **values}, item.group, item.priority)
 
 
 def purged_types(document: PurgeIn) -> list[str]:
@@ -228,6 +226,7 @@ def popped(records: Sequence[Message], wanted: MessageDetails) -> bytes:
             claim_count=record.claim_count,
             checksum=_shown_checksum(record),
             attributes=shown_attributes(record, wanted.with_attributes),
+            **message_fields.shown(record.attributes or {}),
         )
         for record in records
     ]
@@ -370,6 +369,7 @@ def _message(base: str, record: Message, wanted: MessageDetails) -> MessageOut:
         _shown_checksum(record) if record.checksum else msgspec.UNSET,
         record.claim_count if wanted.detailed else msgspec.UNSET,
         shown_attributes(record, wanted.with_attributes),
+        **(message_fields.shown(record.attributes) if record.attributes else {}),
     )
 
 
@@ -383,12 +383,14 @@ def shown_attributes(
     """Returns attributes as documents have them; unset: none, or nobody asks for them."""
     if not (with_attributes and record.attributes):
         return msgspec.UNSET
-    return {
+    shown = {
         name: schemas.BinaryOut(base64.b64encode(value).decode())
         if isinstance(value, bytes)
         else value
         for name, value in record.attributes.items()
+        if name not in message_fields.FIELDS
     }
+    return shown or msgspec.UNSET
 
 
 def iso(milliseconds: int) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from zaqar_redis import rules, schedules
+from zaqar_redis import message_fields, rules, schedules
 from zaqar_redis.api.descriptions import DELAY, TTL, about
 from zaqar_redis.api.metadata_schemas import ShownMetadata, ShownTopicMetadata
 from zaqar_redis.auth import signed_urls
@@ -40,6 +40,22 @@ class MessageIn(Struct):
     attributes: Annotated[
         dict[str, str | int | float | BinaryIn] | None,
         about("Strings, numbers and bytes, by name.", maxProperties=rules.ATTRIBUTES_MAX),
+    ] = None
+    group: Annotated[
+        str | None,
+        about(
+            "Queues with `_group_mode` go by it; others only show it.",
+            minLength=1,
+            maxLength=message_fields.GROUP_MAX,
+        ),
+    ] = None
+    priority: Annotated[
+        int | None,
+        about(
+            "Queues with `_priorities` claim the highest first; others only show it.",
+            minimum=0,
+            maximum=message_fields.PRIORITY_MAX,
+        ),
     ] = None
 
 
@@ -240,6 +256,8 @@ AttributesOut = Annotated[
     dict[str, str | int | float | BinaryOut] | UnsetType,
     about("If the message has some, and the request asks for them."),
 ]
+GroupOut = Annotated[str | UnsetType, about("If the message has one.")]
+PriorityOut = Annotated[int | UnsetType, about("If the message has one.")]
 
 
 class MessageOut(Document):
@@ -251,6 +269,8 @@ class MessageOut(Document):
     checksum: _Checksum | UnsetType = UNSET
     claim_count: _ClaimCount | UnsetType = UNSET
     attributes: AttributesOut = UNSET
+    group: GroupOut = UNSET
+    priority: PriorityOut = UNSET
 
 
 class MessagePageOut(Document):
@@ -267,6 +287,8 @@ class PoppedMessageOut(Document):
     claim_count: _ClaimCount
     checksum: _Checksum | UnsetType = UNSET
     attributes: AttributesOut = UNSET
+    group: GroupOut = UNSET
+    priority: PriorityOut = UNSET
 
 
 class PoppedOut(Document):

@@ -105,10 +105,12 @@ class PostMessage(QueueCommand, Lister):
             help='of each message: JSON (a number, a text, or {"binary": BASE64}), or else a text; '
             "may be repeated",
         ),
+        arg("--group", metavar="GROUP", help="group that they are in"),
+        arg("--priority", type=int, metavar="NUMBER", help="0 to 31; the highest comes first"),
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        fields = given(parsed_args, "ttl", "delay", "deliver_at")
+        fields = given(parsed_args, "ttl", "delay", "deliver_at", "group", "priority")
         if parsed_args.attribute:
             fields["attributes"] = dict(parsed_args.attribute)
         document = {"messages": [{"body": body, **fields} for body in parsed_args.body]}

@@ -16,6 +16,7 @@
  51+o   bin8      checksum: MD5 of the body, or empty
  53+o+c bin32     body: JSON text; before it, if there are attributes, four
                   bytes with the length of these, and these: a msgpack map
+                  that begins with those of `message_fields`
 ======= ========= ==========================================================
 
 The first four are written by Redis, which knows the time (``lua/shared/
@@ -34,6 +35,7 @@ from typing import Any
 
 import msgspec
 
+from zaqar_redis import message_fields
 from zaqar_redis.records import Attributes, NewMessage
 
 _HEAD = struct.Struct(">xxQxQxIxIxBxx16sxB")
@@ -65,7 +67,7 @@ def tail(draft: NewMessage, client: bytes) -> bytes:
     flags, body = draft.encrypted * _ENCRYPTED | draft.hops << _HOPS_SHIFT, draft.body
     if draft.attributes:
         flags |= _HAS_ATTRIBUTES
-        attributes = _encode_attributes(draft.attributes)
+        attributes = _encode_attributes(message_fields.first(draft.attributes))
         body = b"".join((_LENGTH.pack(len(attributes)), attributes, body))
     return _opening(client, flags, draft.origin.encode(), draft.checksum) + closing(body)
 

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import UNSET, Raw
 
+from zaqar_redis import message_fields
 from zaqar_redis.api import documents
 from zaqar_redis.api.websocket import frames
 from zaqar_redis.api.websocket.schemas import PushOut
@@ -89,6 +90,7 @@ class QueueSubscribers:
             self.queue,
             message.delay or UNSET,
             documents.shown_attributes(message, encoding.with_attributes),
+            **message_fields.shown(message.attributes or {}),
         )
         return frames.encode(push, encoding.binary)
 

@@ -17,7 +17,9 @@ from zaqar_redis.api.schemas import (
     AttributesOut,
     ClaimIn,
     Document,
+    GroupOut,
     PostIn,
+    PriorityOut,
     PurgeIn,
     ReleaseIn,
     RenewalIn,
@@ -85,6 +87,8 @@ class PushOut(Document):
     delay: int | UnsetType = UNSET
     #: if the subscription asked for them
     attributes: AttributesOut = UNSET
+    group: GroupOut = UNSET
+    priority: PriorityOut = UNSET
     type: Literal["Notification"] = field(default="Notification", name="Message_Type")
 
 
@@ -207,3 +211,5 @@ class HeldMessageOut(Document):
     body: Raw
     claim_count: int | UnsetType = UNSET
     attributes: AttributesOut = UNSET
+    group: GroupOut = UNSET
+    priority: PriorityOut = UNSET
