@@ -44,8 +44,12 @@ CHANGES = (
         1,
         "leases of single messages, the fields min_claim_ttl, redelivery and limits of queues",
     ),
+    FormatChange(4, 4, "priorities and ordered groups: the keys order and groups of queues"),
 )
 
+#: The version that a store must need before a queue has priorities or groups: releases that do not
+#: know their keys leave them behind when they move or delete it, and claim what is not its turn.
+ORDER = 4
 #: Of stores without a mark.
 UNMARKED = StoreFormat(1)
 #: What this release writes.

@@ -19,8 +19,19 @@ ON_EXPIRY = ("alarm", "dead_letter")
 
 #: What happens to a post to a full queue.
 OVERFLOWS = ("reject", "drop_oldest", "dead_letter")
+#: How the groups of a queue are claimed.
+GROUP_MODES = ("ordered",)
+#: Messages of less priority that one of a step more may overtake at most.
+PRIORITY_STEP_MAX = 1_000_000
 #: What may be paused.
 PAUSES = ("posts", "claims", "all")
+
+_CHOICES = {
+    "_on_expiry": ON_EXPIRY,
+    "_overflow": OVERFLOWS,
+    "_paused": PAUSES,
+    "_group_mode": GROUP_MODES,
+}
 
 #: Reserved attributes whose defaults are shown, in the order of the API reference.
 RESERVED = (
@@ -61,7 +72,7 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
             why='The value of "_dead_letter_queue" must be a queue name: 1 to '
             f"{rules.QUEUE_NAME_MAX} ASCII letters, digits, underscores, dashes and dots."
         )
-    for name, choices in (("_on_expiry", ON_EXPIRY), ("_overflow", OVERFLOWS), ("_paused", PAUSES)):
+    for name, choices in _CHOICES.items():
         value = metadata.get(name)
         if value is not None and value not in choices:
             raise errors.BadRequest(
@@ -73,6 +84,17 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
             )
     if metadata.get("_overflow") is not None and metadata.get("_max_messages") is None:
         raise errors.BadRequest(why='"_overflow" needs "_max_messages": set it, too.')
+    if metadata.get("_group_mode") and metadata.get("_overflow") not in (None, "reject"):
+        raise errors.BadRequest(
+            why='"_overflow" of a queue with "_group_mode" must be reject: a group that loses a '
+            "message is not in order."
+        )
+    priorities = metadata.get("_priorities")
+    if priorities is not None and not priority_step(priorities):
+        raise errors.BadRequest(
+            why='The value of "_priorities" must be strict, or an integer from 1 to '
+            f"{PRIORITY_STEP_MAX}: how many messages one of the next priority overtakes at most."
+        )
     retry_policies.retry_policy(metadata.get("_retry_policy"))
     retry_policies.redelivery_delay(metadata.get("_redelivery_delay"), limits.max_message_delay)
     encrypt = metadata.get("_enable_encrypt_messages")
@@ -93,6 +115,15 @@ def topic_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
     """Raises BadRequest for reserved attributes that topics cannot have."""
     queue_metadata(metadata, limits, can_encrypt)
     _check_integer(metadata, "_history_size", 1, HISTORY_SIZE_MAX)
+
+
+def priority_step(priorities: object) -> int:
+    """Returns how many ranks a step of priority is worth; 0: the queue has no priorities."""
+    if priorities == "strict":
+        return 2**48  # more than a queue ever gives
+    if type(priorities) is not int or not 1 <= priorities <= PRIORITY_STEP_MAX:
+        return 0
+    return priorities
 
 
 def _check_integer(metadata: dict[str, Any], name: str, least: int, most: int) -> None:

@@ -132,6 +132,20 @@ _PAUSED = _attribute(
     "What is paused: posts are refused, claims and pops get nothing.",
     enum=[*metadata_rules.PAUSES, None],
 )
+_GROUP_MODE = _attribute(
+    "string",
+    "How messages with a `group` are claimed: in order, and none while another of the group is "
+    "held, but for the claim that holds it.  It can be changed while the queue has no messages.",
+    enum=[*metadata_rules.GROUP_MODES, None],
+)
+_PRIORITIES = {
+    "description": "Messages of the highest `priority` are claimed first; with a number, one "
+    "overtakes so many messages at most for each step of priority that it has more.",
+    "anyOf": [
+        {"type": "integer", "minimum": 1, "maximum": metadata_rules.PRIORITY_STEP_MAX},
+        {"enum": ["strict", None]},
+    ],
+}
 #: Those that the service uses, by name.
 ATTRIBUTES = _RESERVED | {
     "_idempotency_window": _WINDOW,
@@ -142,10 +156,13 @@ ATTRIBUTES = _RESERVED | {
     "_max_messages": _MAX_MESSAGES,
     "_overflow": _OVERFLOW,
     "_paused": _PAUSED,
+    "_group_mode": _GROUP_MODE,
+    "_priorities": _PRIORITIES,
 }
 _OF_QUEUES = (
     *("_dead_letter_queue", "_dead_letter_queue_messages_ttl", "_max_claim_count"),
     *("_on_expiry", "_min_claim_ttl", "_redelivery_delay", "_max_messages", "_overflow", "_paused"),
+    *("_group_mode", "_priorities"),
 )
 #: Those of topics that have an effect.
 TOPIC_ATTRIBUTES = {name: each for name, each in ATTRIBUTES.items() if name not in _OF_QUEUES} | {

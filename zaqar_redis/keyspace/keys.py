@@ -55,6 +55,10 @@ class QueueKeys(SentKeys):
     expiry: bytes
     #: hash: rank -> id of the claim that took it last, and how often it was claimed
     holds: bytes
+    #: hash: rank -> priority and group, where the queue goes by them
+    order: bytes
+    #: zset, score 0: messages of ordered groups that wait or hold their group up, by group and rank
+    groups: bytes
     #: hash: claim id -> ttl and the claimed ranks
     claims: bytes
     #: zset: claim ids, by the end of the lease
@@ -119,6 +123,7 @@ class QueueKeys(SentKeys):
         self.messages, self.bodies = tag + b":messages", tag + b":bodies"
         self.ready, self.claimed = tag + b":ready", tag + b":claimed"
         self.delayed, self.expiry, self.holds = tag + b":delayed", tag + b":expiry", tag + b":holds"
+        self.order, self.groups = tag + b":order", tag + b":groups"
         self.claims, self.leases, self.spent = tag + b":claims", tag + b":leases", tag + b":spent"
         self.idempotency, self.idempotency_old = tag + b":idempotency", tag + b":idempotency_old"
         self.dead_letters, self.dead_letters_old = tag + b":letters", tag + b":letters_old"
@@ -138,7 +143,10 @@ class QueueKeys(SentKeys):
 
 
 #: What is stored of each message.
-_MESSAGE = ("messages", "bodies", "ready", "claimed", "delayed", "expiry", "holds")
+_MESSAGE = (
+    *("messages", "bodies", "ready", "claimed", "delayed", "expiry", "holds"),
+    *("order", "groups"),
+)
 #: What is stored of messages and claims.
 _CONTENT = (*_MESSAGE, "claims", "leases", "spent")
 
@@ -171,7 +179,7 @@ GROUPS = {
     "room": ("claimed", "holds", "claims", "leases"),
     #: what lua/shared/append.lua needs
     "append": (
-        *("queue", "messages", "bodies", "ready", "delayed", "expiry"),
+        *("queue", "messages", "bodies", "ready", "delayed", "expiry", "order", "groups"),
         *("move_lock", "reserved_epoch", "sweep_index", "deliveries", "delivery_index"),
     ),
 }

@@ -21,11 +21,11 @@ async def check_format(mark: FormatMark, store: str) -> StoreFormat:
     return found
 
 
-async def use_format(mark: FormatMark, store: str) -> None:
-    """Marks a store as used by this release; older ones can go on as before.
+async def use_format(mark: FormatMark, store: str, needs: int = 1) -> None:
+    """Marks a store as used by this release, so that releases must know *needs* at least.
 
-    Raises FormatTooNew, StoreUnavailable.
+    With 1, older ones can go on as before.  Raises FormatTooNew, StoreUnavailable.
     """
     found = await check_format(mark, store)
-    if found.version < CURRENT.version:
-        await mark.raise_to(CURRENT.version, found.needs)
+    if found.version < CURRENT.version or found.needs < needs:
+        await mark.raise_to(CURRENT.version, needs)

@@ -3,10 +3,11 @@
 --#keys @queue move_lock stages reserved_epoch sweep_index delivery_index delivery_lease
 
 local kinds = {
-    hash = {queue, bodies, holds, claims, idempotency, idempotency_old, dead_letters,
+    hash = {queue, bodies, holds, order, claims, idempotency, idempotency_old, dead_letters,
         dead_letters_old, ledger, subscriptions, subscribers, stages, pending, delivery_states},
-    zset = {messages, ready, claimed, delayed, expiry, leases, ledger_ends, subscription_ids,
-        subscription_ends, sweep_index, pending_ids, pending_due, pending_ends, delivery_index},
+    zset = {messages, ready, claimed, delayed, expiry, groups, leases, ledger_ends,
+        subscription_ids, subscription_ends, sweep_index, pending_ids, pending_due, pending_ends,
+        delivery_index},
     list = {spent},
     string = {move_lock, reserved_epoch, delivery_lease},
     stream = {deliveries},

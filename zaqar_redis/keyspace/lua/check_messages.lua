@@ -1,7 +1,7 @@
 -- Check a page of messages, and repair what can be repaired.
 --
 -- Returns {rank of the last one or '', how many, {what, how often; of each finding}}.
---#keys @message move_lock
+--#keys queue @message move_lock
 --#args after limit:number repair:flag
 -- after: rank to go on behind
 --#include move_lock valid_envelope findings parked
@@ -20,9 +20,24 @@ for _, state in ipairs({claimed, delayed, ready}) do
     states[state] = redis.call('ZMSCORE', state, unpack(ranks))
 end
 
+local ordering = redis.call('HGET', queue, 'order')
+local opened, verbs, fault_in_group = 0, nil, nil
+if ordering then
+--#include order_groups order_verbs order_check
+    fault_in_group = group_fault
+end
+
 local function fix(...)
     if repair then
         redis.call(...)
+    end
+end
+
+local function free(rank)
+    if repair and verbs then
+        verbs.free({rank})
+    else
+        fix('ZADD', ready, rank, rank)
     end
 end
 
@@ -34,6 +49,9 @@ for place, rank in ipairs(ranks) do
             fix('ZREM', set, rank)
         end
         fix('HDEL', holds, rank)
+        if repair and verbs then
+            verbs.forget({rank})
+        end
     else
         if tonumber(scores[place]) ~= tonumber(rank) then
             note('order')
@@ -54,16 +72,29 @@ for place, rank in ipairs(ranks) do
             end
             state = state or (states[other][place] and other)
         end
-        if not state then
+        local in_group, fault, repair_group
+        if verbs then
+            local is_free = not state or state == ready
+            in_group, fault, repair_group = fault_in_group(rank, states[ready][place], is_free)
+        end
+        local score = not in_group and tonumber(states[ready][place])
+        if fault then
+            note(fault)
+            if repair then
+                redis.call('ZREM', ready, rank)
+                repair_group({rank})
+            end
+        elseif not state and not in_group then
             note('nowhere')
-            fix('ZADD', ready, rank, rank)
+            free(rank)
         elseif state == claimed and not held[place] then
             note('hold')
             fix('ZREM', claimed, rank)
-            fix('ZADD', ready, rank, rank)
-        elseif state == ready and tonumber(states[ready][place]) ~= tonumber(rank) then
+            free(rank)
+        elseif state == ready and score and score ~= tonumber(rank)
+            and not (verbs and score < tonumber(rank)) then
             note('order')
-            fix('ZADD', ready, rank, rank)
+            free(rank)
         end
     end
 end

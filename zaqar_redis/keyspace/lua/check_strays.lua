@@ -9,8 +9,9 @@
 -- which: name of one of these keys
 --#include move_lock valid_envelope findings
 
-local hash = ({bodies = bodies, holds = holds})[which]
-local zset = ({ready = ready, claimed = claimed, delayed = delayed, expiry = expiry})[which]
+local hash = ({bodies = bodies, holds = holds, order = order})[which]
+local zset = ({ready = ready, claimed = claimed, delayed = delayed, expiry = expiry,
+    groups = groups})[which]
 
 local function restore(rank, envelope)
     if not is_valid_envelope(envelope) or not tonumber(rank) then
@@ -32,6 +33,12 @@ local page = hash and redis.call('HSCAN', hash, cursor, 'COUNT', limit)
     or redis.call('ZSCAN', zset, cursor, 'COUNT', limit)
 for at = 1, #page[2], 2 do
     local rank = page[2][at]
+    local name = rank
+    if which == 'groups' then  -- of an entry for a rank: state, group, rank
+        rank = string.format('%.0f', string.sub(name, -16))
+        local group = string.sub(redis.call('HGET', order, rank) or '', 4)
+        rank = group == string.sub(name, 2, -18) and rank or ''
+    end
     if not redis.call('ZSCORE', messages, rank) then
         if which == 'bodies' then
             restore(rank, page[2][at + 1])
@@ -40,7 +47,7 @@ for at = 1, #page[2], 2 do
             if repair and hash then
                 redis.call('HDEL', hash, rank)
             elseif repair then
-                redis.call('ZREM', zset, rank)
+                redis.call('ZREM', zset, name)
             end
         end
     end

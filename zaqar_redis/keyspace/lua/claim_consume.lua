@@ -1,9 +1,10 @@
 -- Delete every message that a live claim still holds, and the claim.
 --
 -- Returns how many those were, or false when there is no such claim.
---#keys @message claims leases move_lock
+--#keys queue @message claims leases move_lock
 --#args now:number claim
---#include move_lock now forget hold
+--#pubsub publish
+--#include move_lock now order forget hold
 
 local ranks = held_by(claim)
 if not ranks then
@@ -11,6 +12,9 @@ if not ranks then
 end
 for from = 1, #ranks, SETTLE do
     forget({unpack(ranks, from, math.min(from + SETTLE - 1, #ranks))})
+end
+if opened > 0 then
+    redis.call(publish, queue .. ':feed', opened)
 end
 redis.call('ZREM', leases, claim)
 redis.call('HDEL', claims, claim)

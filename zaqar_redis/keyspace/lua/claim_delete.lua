@@ -2,12 +2,12 @@
 --
 -- They are claimable at once, or after a delay. Returns {epoch, rank of each}, or false when there
 -- is no such claim; a claim that holds nothing any more ends.
---#keys queue ready claimed delayed holds claims leases move_lock sweep_index
+--#keys queue ready claimed delayed holds order groups claims leases move_lock sweep_index
 --#args now:number claim delay:number rest...
 --#pubsub publish
 -- delay: ms, or -1: as the queue says
 -- rest: epoch and rank of each; none: all
---#include move_lock now give_back named claim_record
+--#include move_lock now order give_back named claim_record
 
 local held, ttl, _, record = held_by(claim)
 if not held then

@@ -6,16 +6,19 @@
 -- claim holds one.
 --#keys queue @content move_lock
 --#args now:number policy owners rest...
+--#pubsub publish
 -- policy: 'free': unless claimed; 'any'; 'held': by these claims
 -- owners: ids of claims, 32 characters each
 -- rest: epoch and rank of each message
---#include move_lock now forget parked
+--#include move_lock now order forget parked
 
 local HOLDER = 32    -- characters of a hold that are the id of the claim
 local RANK   = 16    -- characters of a rank at most
 local SPENT  = 64    -- claims without messages at most; half of them when it is reached
 
-local epoch = redis.call('HGET', queue, 'epoch')
+local known = redis.call('HMGET', queue, 'epoch', 'order')
+local epoch = known[1]
+ordering = known[2]
 local ranks = {}
 for place = rest, #ARGV, 2 do
     -- An id of another queue, or of an earlier epoch of this one, is skipped.
@@ -73,6 +76,9 @@ else
     end
 end
 local count = forget(gone)
+if opened > 0 then
+    redis.call(publish, queue .. ':feed', opened)
+end
 
 -- A claim costs memory until its last message is gone, not until its lease ends: of claims
 -- without messages only the latest stay, for clients that show or renew one while its messages

@@ -1,9 +1,10 @@
 -- Delete the messages that an internal claim holds: they are in another queue now.
 --#keys queue @message move_lock
 --#args holder dead:flag rest...
+--#pubsub publish
 -- dead: they are dead letters, and count as such
 -- rest: ranks
---#include move_lock forget hold
+--#include move_lock order forget hold
 
 local ranks = {}
 for place = rest, #ARGV do
@@ -12,6 +13,9 @@ for place = rest, #ARGV do
     end
 end
 local count = forget(ranks)
+if opened > 0 then
+    redis.call(publish, queue .. ':feed', opened)
+end
 if dead and count > 0 then
     redis.call('HINCRBY', queue, 'dead_lettered', count)
 end

@@ -4,7 +4,8 @@
 -- Returns the same as claim_create.lua; without such messages the queue is not told to have any.
 --#keys queue @message move_lock sweep_index
 --#args now:number dead_letter_claim
---#include move_lock now envelope hold forget parked
+--#pubsub publish
+--#include move_lock now envelope hold order free forget parked
 
 local PAGE = 100  -- each of them is posted to another queue next
 local HOLD_MS = 60000  -- as take_ready.lua holds them
@@ -41,7 +42,7 @@ for _, rank in ipairs(parked) do
     elseif not known[2] and ends > now then  -- what a full queue has parked, for nobody now
         redis.call('HSET', bodies, rank, prolonged(envelope, ends, ttl_of(envelope)))
         redis.call('ZREM', claimed, rank)
-        redis.call('ZADD', ready, rank, rank)
+        free({rank})
         redis.call('ZADD', expiry, string.format('%.0f', ends), rank)
     else
         over[#over + 1] = rank
@@ -55,16 +56,23 @@ if redis.call('ZCOUNT', claimed, PARKED, '+inf') > 0 then
 end
 
 local most = known[2] and tonumber(known[5])
+local verbs = ordered()
 local page = most and redis.call('ZRANGE', ready, 0, PAGE - 1) or {}
 for place, rank in ipairs(page) do
     if count_of(redis.call('HGET', holds, rank)) < most then
         break
     end
     redis.call('ZREM', ready, rank)
+    if verbs then
+        verbs.leave({rank})
+    end
     hold(rank, soonest)
     if place == PAGE then
         redis.call('HSET', queue, 'exhausted', 1)
     end
+end
+if opened > 0 then
+    redis.call(publish, queue .. ':feed', opened)
 end
 if #dead > 0 then
     local noted = known[4]

@@ -13,10 +13,12 @@
 --#include move_lock now envelope settle
 
 local SCAN = 500  -- messages looked at in one call; the caller goes on behind them
-local epoch = redis.call('HGET', queue, 'epoch')
+local known = redis.call('HMGET', queue, 'epoch', 'order')
+local epoch = known[1]
 if not epoch then
     return {now, false}
 end
+ordering = known[2]
 local _, unsettled = settle()
 if unsettled then
     return {now, epoch, false, after}  -- a page now might miss messages that are about to be ready
@@ -46,7 +48,7 @@ local function with_counts()
     return page
 end
 
-local source = (also_held or also_later) and messages or ready
+local source = (also_held or also_later or ordering) and messages or ready
 local found, scanned, step = 0, 0, limit
 local range, far_end = 'ZRANGEBYSCORE', '+inf'
 if backwards then

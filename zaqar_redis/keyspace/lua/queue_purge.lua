@@ -5,7 +5,8 @@
 
 local count = redis.call('ZCARD', messages)
 local removed = redis.call('UNLINK', messages, bodies, ready, claimed, delayed, expiry, holds,
-    claims, leases, spent, deliveries, pending, pending_ids, pending_due, pending_ends)
+    order, groups, claims, leases, spent, deliveries, pending, pending_ids, pending_due,
+    pending_ends)
 -- The notifier that has the queue forgets what it has read; the stream's ids may begin anew.
 redis.call('DEL', delivery_lease)
 if count > 0 then

@@ -1,7 +1,8 @@
 -- Replace a queue's metadata, if nobody else changed it meanwhile.
 --
--- Returns 'updated', 'changed' or 'missing'.
---#keys queue move_lock
+-- Returns 'updated', 'changed', 'missing', or 'grouped': a queue with messages keeps its groups as
+-- they are.
+--#keys queue messages move_lock
 --#args expected metadata rest...
 -- expected: the metadata as it was read, or '' for any
 -- rest: name and value of each setting that the verbs go by
@@ -13,7 +14,18 @@ if not stored then
 elseif expected ~= '' and stored ~= expected then
     return 'changed'
 end
+local was, order = redis.call('HGET', queue, 'order') or '', ''
+for place = rest, #ARGV, 2 do
+    order = ARGV[place] == 'order' and ARGV[place + 1] or order
+end
+local has_messages = redis.call('EXISTS', messages) == 1
+if has_messages and string.match(was, 'ordered$') ~= string.match(order, 'ordered$') then
+    return 'grouped'
+end
 redis.call('HDEL', queue, 'ttl', 'delay', 'size', 'sealed', 'max_claims', 'dead_queue', 'dead_ttl',
-    'on_expiry', 'window', 'history', 'min_claim_ttl', 'redelivery', 'limits')
+    'on_expiry', 'window', 'history', 'min_claim_ttl', 'redelivery', 'limits', 'order')
 redis.call('HSET', queue, 'metadata', metadata, unpack(ARGV, rest))
+if has_messages and was ~= '' and order == '' then
+    redis.call('HSET', queue, 'order', '0 none')  -- of some there are priorities
+end
 return 'updated'

@@ -1,13 +1,14 @@
 -- Set the present state of messages, and drop those of the interval that are gone by now.
---#keys @message move_lock
+--#keys queue @message move_lock
 --#args token after upto rest...
 -- after: rank that the interval begins behind
 -- upto: rank that it ends with, or '+inf'
 -- rest: rank, expiry, end of the hold or '', end of the delay or '', hold or '',
 -- head or all of the envelope; of each
---#include target_lock parked
+--#include target_lock parked order
 
 local HEAD = 24     -- bytes of an envelope that may have changed since it was copied
+local TAIL = 30     -- where keyspace/envelope.py's tail begins
 local CREATED = 10  -- and those of them that have not, if it is the same message
 local ranks, sent = {}, {}
 for place = rest, #ARGV, 6 do
@@ -30,6 +31,7 @@ if #ranks == 0 then
 end
 local copied = redis.call('HMGET', bodies, unpack(ranks))
 local by_rank, by_expiry, envelopes, at_once = {}, {}, {}, {}
+local verbs = ordered()
 for place, rank in ipairs(ranks) do
     local at = rest + 6 * (place - 1)
     local envelope = ARGV[at + 5]
@@ -51,12 +53,22 @@ for place, rank in ipairs(ranks) do
         envelopes[#envelopes + 1] = rank
         envelopes[#envelopes + 1] = envelope
     end
+    local score = rank
+    if verbs then
+        local tail = string.sub(#envelope == HEAD and copied[place] or envelope, TAIL)
+        local is_parked = (tonumber(ARGV[at + 2]) or 0) >= PARKED
+        local waits = is_parked or ARGV[at + 3] ~= '' and ARGV[at + 4] == ''
+        score = verbs.add(rank, tail, waits)
+        if ARGV[at + 2] ~= '' or ARGV[at + 3] ~= '' then
+            verbs.hold({rank})
+        end
+    end
     if ARGV[at + 2] ~= '' then
         redis.call('ZADD', claimed, ARGV[at + 2], rank)
     elseif ARGV[at + 3] ~= '' then
         redis.call('ZADD', delayed, ARGV[at + 3], rank)
-    else
-        at_once[#at_once + 1] = rank
+    elseif score ~= '' then
+        at_once[#at_once + 1] = score
         at_once[#at_once + 1] = rank
     end
     if ARGV[at + 4] ~= '' then
@@ -72,5 +84,8 @@ if #envelopes > 0 then
 end
 if #at_once > 0 then
     redis.call('ZADD', ready, unpack(at_once))
+end
+if verbs then
+    verbs.added()
 end
 return 1

@@ -76,7 +76,8 @@ class StoreAdoption:
             if ownership is None:
                 return
             await ownership.put(await self._control.installation())
-            await use_format(ownership.format, pool.name)
+            needs = (await self._control.format.get()).needs
+            await use_format(ownership.format, pool.name, needs)
             async for project, queue, other in self._unknown(driver, ownership, pool):
                 if other is None:
                     await self._assign(project, queue, pool.name)

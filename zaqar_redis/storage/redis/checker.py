@@ -39,9 +39,9 @@ _PAGE = 500
 #: Names of a project's list read at once.
 _NAMES = 100
 
-#: Keys that a message should be in besides that of all messages; bodies come first, because
-#: messages may be restored from them.
-_PARTS = ("bodies", "ready", "claimed", "delayed", "expiry", "holds")
+#: Keys that a message should be in besides that of all messages.  Bodies come first, because
+#: messages may be restored from them; then groups, which others may be held up by.
+_PARTS = ("bodies", "groups", "ready", "claimed", "delayed", "expiry", "holds", "order")
 _TERM_KEYS = (("leases", "claims"), ("ledger_ends", "ledger"))
 _SUBSCRIBED = ("subscriptions", "subscribers", "subscription_ids", "subscription_ends")
 #: The records first: what the others have is removed when there is none.
@@ -151,7 +151,8 @@ class RedisChecker:
                 if cursor == b"0":
                     return
 
-        await scan(_STRAYS, of_queue, which=_PARTS[0])
+        for which in _PARTS[:2]:
+            await scan(_STRAYS, of_queue, which=which)
         messages, after = 0, b"-inf"
         while after:
             after, number, counts = await call(
@@ -160,7 +161,7 @@ class RedisChecker:
             messages += number
             _count(found, counts)
             on_page(number)
-        for which in _PARTS[1:]:
+        for which in _PARTS[2:]:
             await scan(_STRAYS, of_queue, which=which)
         for names in _TERM_KEYS:
             for side in ("terms", "things"):

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from zaqar_redis import errors, metadata_rules, retry_policies, rules
-from zaqar_redis.keyspace import keys
+from zaqar_redis import errors, formats, metadata_rules, retry_policies, rules
+from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, Verb, verb
 from zaqar_redis.records import Page, Queue, QueueSize, Stats
 from zaqar_redis.storage.redis import decoding, identity
@@ -42,6 +42,7 @@ _STATS_CALLS = 10
 class RedisQueues(RedisResource):
     @verb
     def create(self, project: str, queue: str, metadata: dict[str, Any]) -> Steps[bool]:
+        yield from _require_format(metadata)
         created, unlisted = yield _CREATE(
             keys.of_queue(project, queue),
             *queue_settings(queue, metadata),
@@ -60,12 +61,18 @@ class RedisQueues(RedisResource):
 
     @verb
     def update(self, project: str, queue: Queue, metadata: dict[str, Any]) -> Steps[bool]:
+        yield from _require_format(metadata)
         outcome = yield _UPDATE(
             keys.of_queue(project, queue.name),
             *queue_settings(queue.name, metadata),
             expected=queue.stored,
             metadata=msgspec.json.encode(metadata),
         )
+        if outcome == b"grouped":
+            raise errors.Conflict(
+                why=f'The queue {queue.name} has messages: "_group_mode" can be changed while it '
+                "has none."
+            )
         return bool(outcome == b"updated")
 
     @verb
@@ -231,6 +238,8 @@ def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
     least = metadata.get("_min_claim_ttl")
     if type(least) is int and 1 <= least <= rules.CLAIM_TTL_MIN:
         fields += ("min_claim_ttl", least)
+    if not rules.is_topic(queue) and (order := _order(metadata)):
+        fields += ("order", order)
     if not rules.is_topic(queue) and (limits := _limits(metadata, "dead_queue" in fields)):
         fields += ("limits", limits)
     with contextlib.suppress(errors.BadRequest):
@@ -240,6 +249,26 @@ def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
     if metadata.get("_enable_encrypt_messages"):
         fields += ("sealed", 1)
     return fields
+
+
+def _order(metadata: dict[str, Any]) -> str:
+    """Returns how many ranks a step of priority is worth, and how groups are claimed."""
+    step = metadata_rules.priority_step(metadata.get("_priorities"))
+    mode = metadata.get("_group_mode")
+    if mode not in metadata_rules.GROUP_MODES:
+        mode = ""
+    return f"{step} {mode or 'none'}" if step or mode else ""
+
+
+def _require_format(metadata: dict[str, Any]) -> Steps[None]:
+    """Raises Conflict for an order that releases of workers may not know."""
+    if _order(metadata):
+        needs = yield RedisCommand("HGET", control_keys.CONTROL.format, "needs")
+        if int(needs or 1) < formats.ORDER:
+            raise errors.Conflict(
+                why='"_group_mode" and "_priorities" are not available while workers of older '
+                "releases may run: once all are replaced, an operator runs zaqar-redis upgrade."
+            )
 
 
 def _limits(metadata: dict[str, Any], has_dead_queue: bool) -> str:

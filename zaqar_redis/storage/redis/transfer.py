@@ -69,7 +69,7 @@ _RECORDS = (
     *("idempotency", "idempotency_old", "dead_letters", "dead_letters_old"),
     "delivery_states",
 )
-_KINDS = ("index", *_TERM_KEYS, *_RECORDS, "deliveries", "settings")
+_KINDS = ("order", "index", *_TERM_KEYS, *_RECORDS, "deliveries", "settings")
 _IMPORTS = {
     "messages": _WRITE,
     "subscriptions": _SUBSCRIBE,
@@ -135,11 +135,15 @@ class RedisTransfer(RedisResource):
     def export_frozen(
         self, project: str, queue: str, token: str, copied_rank: int, at: str
     ) -> Steps[TransferChunk]:
-        kind, _, position = (at or "index:0").partition(":")
+        kind, _, position = (at or "order:0").partition(":")
         of_queue = keys.of_queue(project, queue)
         if kind == "settings":
             fields = yield _SETTINGS(of_queue, token=token, lease=_MOVE_LOCK_TTL_MS)
             return TransferChunk(kind=kind, items=fields)
+        if kind == "order":
+            found = yield RedisCommand("HGET", of_queue.queue, kind)
+            items = [kind, found] if found else []
+            return TransferChunk(kind=kind, items=items, next_cursor=_AFTER[kind])
         if kind == "deliveries":
             entries = yield _DELIVERIES(
                 of_queue, token=token, lease=_MOVE_LOCK_TTL_MS, after=position, limit=_ENTRIES
@@ -175,7 +179,7 @@ class RedisTransfer(RedisResource):
             more = (chunk.next_cursor or "").startswith("index:")
             upto: Argument = items[-_INDEX_WIDTH] if more else "+inf"
             yield _PLACE(of_queue, *items, token=token, after=chunk.after, upto=upto)
-        elif chunk.kind == "settings":
+        elif items and chunk.kind in ("order", "settings"):
             yield _COMPLETE(of_queue, *items, token=token)
         elif chunk.kind == "queue":
             yield _COMPLETE(of_queue, *_new(chunk.after, *items), token=token)

@@ -11,10 +11,16 @@ local usual_ttl = tonumber(known[2]) or default_ttl
 local usual_delay = tonumber(known[3]) or 0
 local ttl, delay, head, expires
 local latest = 0  -- expiry
+local verbs
+if known[10] then
+--#include order
+    ordering = known[10]
+    verbs = ordered()
+end
 local soonest, noted = nil, known[6]  -- for note_sweep.lua, which follows
 for from = 1, count, BATCH do
     local by_rank, by_expiry, envelopes = {}, {}, {}
-    local at_once  -- nil: the same as `by_rank`, as without delays it is
+    local at_once = verbs and {}  -- nil: the same as `by_rank`, as without delays it is
     for place = from, math.min(from + BATCH - 1, count) do
         local last = skip + 3 * place
         local own_ttl, own_delay = tonumber(values[last - 2]), tonumber(values[last - 1])
@@ -46,11 +52,12 @@ for from = 1, count, BATCH do
         by_rank[at], by_rank[at + 1] = rank, rank
         by_expiry[at], by_expiry[at + 1] = expires, rank
         envelopes[at], envelopes[at + 1] = rank, head .. values[last]
+        local score = verbs and verbs.add(rank, values[last], delay > 0) or rank
         if delay > 0 then
             redis.call('ZADD', delayed, now + delay * 1000, rank)
             at_once = at_once or {unpack(by_rank, 1, at - 1)}
-        elseif at_once then
-            at_once[#at_once + 1] = rank
+        elseif at_once and score ~= '' then
+            at_once[#at_once + 1] = score
             at_once[#at_once + 1] = rank
         end
     end
@@ -60,6 +67,9 @@ for from = 1, count, BATCH do
     at_once = at_once or by_rank
     if #at_once > 0 then
         redis.call('ZADD', ready, unpack(at_once))
+    end
+    if verbs then
+        verbs.added()
     end
     if has_subscribers or known[7] then
         local parts = {string.format('%s:%.0f:', known[1] or epoch, first + from - 1)}

@@ -11,6 +11,10 @@ local function forget(ranks)
         redis.call('ZREM', delayed, unpack(ranks))
     end
     redis.call('ZREM', expiry, unpack(ranks))
+    local verbs = ordered()
+    if verbs then
+        verbs.forget(ranks)
+    end
     redis.call('HDEL', bodies, unpack(ranks))
     redis.call('HDEL', holds, unpack(ranks))
     return redis.call('ZREM', messages, unpack(ranks))

@@ -1,7 +1,7 @@
 -- Make messages claimable that no claim holds any more, at once or after a delay. That of the
 -- queue, its field `redelivery`: back-off, seconds at least and at most, percent that chance may
--- take off.
---#include hold
+-- take off. An ordered group waits with them.
+--#include hold free
 
 -- delay: ms for all of them from now; nil: as the queue says, from the end of each hold if
 -- `lapsed`. Returns when the first of them can be claimed, or nil: all of them at once.
@@ -18,7 +18,7 @@ local function give_back(ranks, delay, lapsed)
         since = lapsed and redis.call('ZMSCORE', claimed, unpack(ranks))
         math.randomseed((now + ranks[1]) % 2147483647)  -- else each script begins alike
     end
-    local by_rank, later, soonest = {}, {}, nil
+    local at_once, later, soonest = {}, {}, nil
     for place, rank in ipairs(ranks) do
         local ends = now + (delay or 0)
         local count = backoff and count_of(held[place]) or 0
@@ -38,12 +38,12 @@ local function give_back(ranks, delay, lapsed)
             later[#later + 1], later[#later + 2] = ends, rank
             soonest = math.min(soonest or ends, ends)
         else
-            by_rank[#by_rank + 1], by_rank[#by_rank + 2] = rank, rank
+            at_once[#at_once + 1] = rank
         end
     end
     redis.call('ZREM', claimed, unpack(ranks))
-    if #by_rank > 0 then
-        redis.call('ZADD', ready, unpack(by_rank))
+    if #at_once > 0 then
+        free(at_once)
     end
     if #later > 0 then
         redis.call('ZADD', delayed, unpack(later))

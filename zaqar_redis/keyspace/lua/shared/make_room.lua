@@ -36,7 +36,15 @@ if known[9] then
         local least = overflow == 'dead_letter' and 0 or rules[1] and rules[2] or math.huge
         local left, dropped = math.min(excess, count + MORE), 0
         while left > 0 do
-            local page = redis.call('ZRANGE', ready, 0, math.min(left, SETTLE) - 1)
+            local page
+            if not known[10] then
+                page = redis.call('ZRANGE', ready, 0, math.min(left, SETTLE) - 1)
+            else  -- those of the lowest priority first
+                local LEAST = 2 ^ 48  -- what a step of it is worth, where it is strict
+                local last = redis.call('ZREVRANGE', ready, 0, 0, 'WITHSCORES')[2] or 0
+                page = redis.call('ZRANGEBYSCORE', ready, math.floor(last / LEAST) * LEAST, '+inf',
+                    'LIMIT', 0, math.min(left, SETTLE))
+            end
             if #page == 0 then
                 break
             end

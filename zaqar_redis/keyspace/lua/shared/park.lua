@@ -12,6 +12,10 @@ local function set_aside(dead, held)
     redis.call('ZREM', ready, unpack(dead))
     redis.call('ZREM', delayed, unpack(dead))
     redis.call('ZREM', expiry, unpack(dead))
+    local verbs = ordered()
+    if verbs then
+        verbs.leave(dead)
+    end
     redis.call('HSET', queue, 'exhausted', 1)
 end
 

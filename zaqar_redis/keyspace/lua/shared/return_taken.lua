@@ -1,4 +1,7 @@
 -- Return what take_ready.lua took: the messages that are `found`, and the dead letters.
+if opened > 0 then  -- by dead letters, or by what was popped
+    redis.call(publish, queue .. ':feed', opened)
+end
 if soonest < math.huge then
     local noted = known[4]
 --#include note_sweep

@@ -1,16 +1,12 @@
 -- Apply what time has changed: delete or park expired messages, make those ready whose delay
 -- ended or whose claim expired, and delete expired claims.
---#include forget park give_back
+--#include order forget park give_back
 
 local function end_delays()
     local ended = redis.call('ZRANGEBYSCORE', delayed, '-inf', now, 'LIMIT', 0, SETTLE)
     if #ended > 0 then
-        local by_rank = {}
-        for place, rank in ipairs(ended) do
-            by_rank[2 * place - 1], by_rank[2 * place] = rank, rank
-        end
         redis.call('ZREM', delayed, unpack(ended))
-        redis.call('ZADD', ready, unpack(by_rank))
+        free(ended)
     end
     return #ended
 end
@@ -39,8 +35,9 @@ local function settle()
         redis.call('ZREM', leases, unpack(expired))
         redis.call('HDEL', claims, unpack(expired))
     end
-    if begun + freed > 0 then
-        redis.call(publish, queue .. ':feed', begun + freed)
+    if begun + freed + opened > 0 then
+        redis.call(publish, queue .. ':feed', begun + freed + opened)
+        opened = 0
     end
     return #old + begun + freed + #expired, math.max(#old, begun, freed) == SETTLE
 end

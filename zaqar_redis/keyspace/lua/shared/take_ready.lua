@@ -6,10 +6,11 @@ local PAUSED_MS = 1000  -- after which a caller that waits may ask again
 local DEAD_LETTER_HOLD_MS = 60000  -- how long a message is held that was claimed too often
 
 local known = redis.call('HMGET', queue, 'epoch', 'dead_queue', 'dead_ttl', 'due', 'max_claims',
-    'limits')
+    'limits', 'order')
 if not known[1] then
     return {now, false}
 end
+ordering = known[7]
 local paused = known[6] and string.match(known[6], '%S+$')
 if paused == 'claims' or paused == 'all' then
     return {now, known[1], 0, PAUSED_MS, {}, {}, known[2], known[3]}
@@ -25,6 +26,7 @@ end
 local most = known[2] and tonumber(known[5])
 local dead, soonest = {}, math.huge
 local taken, left, round = 0, true, 0
+local verbs = ordered()
 while left and taken < limit and round < ROUNDS and #dead < 3 * SETTLE do
     round = round + 1
     local page = redis.call('ZRANGE', ready, 0, math.min(limit - taken, SETTLE) - 1)
@@ -33,6 +35,7 @@ while left and taken < limit and round < ROUNDS and #dead < 3 * SETTLE do
         redis.call('ZREM', ready, unpack(page))
         local envelopes = redis.call('HMGET', bodies, unpack(page))
         local held = redis.call('HMGET', holds, unpack(page))
+        local kept, over = verbs and {}, verbs and {}
         for place, rank in ipairs(page) do
             local count = count_of(held[place])
             if most and count >= most then
@@ -44,10 +47,22 @@ while left and taken < limit and round < ROUNDS and #dead < 3 * SETTLE do
                 local at = #dead
                 dead[at + 1], dead[at + 2] = rank, envelopes[place]
                 dead[at + 3] = dead_letter_claim .. count
+                if verbs then
+                    over[#over + 1] = rank
+                end
             else
                 keep(rank, envelopes[place], count + 1)
                 taken = taken + 1
+                if verbs then
+                    kept[#kept + 1] = rank
+                end
             end
         end
+        if verbs then
+            verbs.take(kept, over, limit - taken)
+        end
     end
+end
+if verbs then
+    verbs.given()
 end
