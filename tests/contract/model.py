@@ -26,6 +26,8 @@ class ModelMessage:
     #: when it can be claimed again after its last claim
     returns: int = 0
     origin: str = ""
+    group: str = ""
+    priority: int = 0
 
 
 @dataclass
@@ -51,6 +53,10 @@ class ModelQueue:
     limit: int = 0
     #: the oldest make room for newer ones; else these are refused
     drops: bool = False
+    #: ranks that a step of priority is worth
+    step: int = 0
+    #: groups are claimed in order
+    ordered: bool = False
     last_rank: int = 0
     entries: dict[int, ModelMessage] = field(default_factory=dict)
     leases: dict[str, ModelClaim] = field(default_factory=dict)
@@ -82,8 +88,7 @@ class ReferenceModel:
 
     def _redelivery_ms(self, name: str, entry: ModelMessage) -> int:
         queue = self.queues[name]
-        is_dead = queue.dead_queue and queue.most and entry.count >= queue.most
-        return 0 if is_dead else queue.redelivery * entry.count * 1000
+        return 0 if self._is_dead(queue, entry) else queue.redelivery * entry.count * 1000
 
     def ready(self, name: str) -> list[ModelMessage]:
         return [
@@ -116,11 +121,22 @@ class ReferenceModel:
         ready = self.ready(name)
         if not queue.drops or count > queue.limit or len(ready) < min(excess, count):
             return False
+        if queue.step:
+            ready.sort(key=lambda entry: -entry.priority, reverse=True)
         for entry in ready[:excess]:
             del queue.entries[entry.rank]
         return True
 
-    def post(self, name: str, body: str, ttl: int, delay: int | None, origin: str = "") -> int:
+    def post(
+        self,
+        name: str,
+        body: str,
+        ttl: int,
+        delay: int | None,
+        origin: str = "",
+        group: str = "",
+        priority: int = 0,
+    ) -> int:
         queue = self.queues.setdefault(name, ModelQueue())
         queue.last_rank += 1
         own_delay = queue.delay if delay is None else delay
@@ -132,22 +148,82 @@ class ReferenceModel:
             expires=self.now + ttl * 1000,
             delay=own_delay,
             origin=origin,
+            group=group,
+            priority=priority,
         )
         return queue.last_rank
 
     def take(self, name: str, limit: int) -> list[ModelMessage]:
         """Returns the oldest claimable messages; dead-letters those claimed too often first."""
-        queue = self.queues.get(name)
+        queue = self.queues.get(name) or ModelQueue()
         taken: list[ModelMessage] = []
-        for entry in self.ready(name):
-            if len(taken) == limit:
-                break
-            if queue and queue.dead_queue and queue.most and entry.count >= queue.most:
-                del queue.entries[entry.rank]
-                self.post(queue.dead_queue, entry.body, queue.dead_ttl or entry.ttl, 0, name)
-            else:
-                taken.append(entry)
+        offered, own = self._offered(name), dict[str, int]()
+        while page := self._first(offered, limit - len(taken)):
+            groups = dict.fromkeys(queue.entries[rank].group for rank in page)
+            for entry in [queue.entries[rank] for rank in page]:
+                del offered[entry.rank]
+                if self._is_dead(queue, entry):
+                    self._dead_letter(name, entry)
+                else:
+                    taken.append(entry)
+                    own.setdefault(entry.group, entry.priority * queue.step)
+            if queue.ordered:
+                self._offer_more(name, offered, taken, own, [*filter(None, groups)], limit)
         return taken
+
+    def _first(self, offered: dict[int, int], limit: int) -> list[int]:
+        return sorted(offered, key=lambda rank: (offered[rank], str(rank)))[:limit]
+
+    def _offered(self, name: str) -> dict[int, int]:
+        """Returns which messages a claim may begin with, and their scores: lower ones are first."""
+        queue = self.queues.get(name) or ModelQueue()
+        closed = {entry.group for entry in self.alive(name) if self._holds_up(name, entry)} - {""}
+        offered: dict[int, int] = {}
+        for entry in self.ready(name):
+            if queue.ordered and entry.group:
+                if entry.group in closed:
+                    continue
+                closed.add(entry.group)
+            offered[entry.rank] = entry.rank - entry.priority * queue.step
+        return offered
+
+    def _holds_up(self, name: str, entry: ModelMessage) -> bool:
+        """Whether others of its group wait for it: it is held, or was and comes back later."""
+        return self.is_held(entry) or (entry.claim is not None and self.is_delayed(name, entry))
+
+    def _offer_more(
+        self,
+        name: str,
+        offered: dict[int, int],
+        taken: list[ModelMessage],
+        own: dict[str, int],
+        groups: list[str],
+        limit: int,
+    ) -> None:
+        """Offers what comes behind the messages of a page in their groups."""
+        ranks = {entry.rank for entry in taken}
+        for group in groups:
+            behind = [e for e in self.ready(name) if e.group == group and e.rank not in ranks]
+            if group in own:
+                for entry in behind[: limit - len(taken)]:
+                    offered[entry.rank] = entry.rank - own[group]
+            else:  # those of the page are dead letters
+                offered |= {
+                    rank: score
+                    for rank, score in self._offered(name).items()
+                    if self.queues[name].entries[rank].group == group
+                }
+
+    def _is_dead(self, queue: ModelQueue, entry: ModelMessage) -> bool:
+        return bool(queue.dead_queue and queue.most and entry.count >= queue.most)
+
+    def _dead_letter(self, name: str, entry: ModelMessage) -> None:
+        queue = self.queues[name]
+        del queue.entries[entry.rank]
+        ttl = queue.dead_ttl or entry.ttl
+        self.post(
+            queue.dead_queue, entry.body, ttl, 0, name, group=entry.group, priority=entry.priority
+        )
 
     def claim(self, name: str, claim: str, ttl: int, grace: int, limit: int) -> list[ModelMessage]:
         taken = self.take(name, limit)
@@ -219,7 +295,8 @@ class ReferenceModel:
         moved = [free[rank] for rank in ranks if rank in free]
         for entry in moved:
             del self.queues[name].entries[entry.rank]
-            self.post(target, entry.body, entry.ttl, 0, entry.origin)
+            labels = entry.group, entry.priority
+            self.post(target, entry.body, entry.ttl, 0, entry.origin, *labels)
         return [entry.rank for entry in moved]
 
     def delete(

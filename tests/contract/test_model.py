@@ -24,18 +24,23 @@ from hypothesis.stateful import (
 from tests.contract.model import ModelMessage, ModelQueue, ReferenceModel
 from tests.support.stores import ContractStore, findings
 from tests.support.tiers import in_gate
-from zaqar_redis import errors
+from zaqar_redis import errors, message_fields
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script
 from zaqar_redis.records import IdempotencyKey, Message, NewMessage
 from zaqar_redis.storage.redis import RedisDriver, identity
 
 _CHECK = Script("check_queue")
-NAMES = ("plain", "delayed", "strict", "dead", "backing", "full", "narrow")
+NAMES = (
+    *("plain", "delayed", "strict", "dead", "backing", "full", "narrow"),
+    *("ranked", "aging", "lines", "both"),
+)
 QUEUES = st.sampled_from(NAMES)
 SECONDS = st.sampled_from([60, 61, 90, 120, 300])
 CLAIM_SECONDS = st.sampled_from([5, 60, 61, 120, 300])
 LIMITS = st.integers(1, 7)
+GROUPS = st.sampled_from(["", "a", "b", "ab"])
+PRIORITIES = st.sampled_from([0, 0, 1, 3])
 
 
 def _seen(message: Message) -> tuple[Any, ...]:
@@ -48,6 +53,7 @@ def _seen(message: Message) -> tuple[Any, ...]:
         message.delay,
         message.claim_id,
         message.origin,
+        message_fields.shown(message.attributes or {}),
     )
 
 
@@ -71,6 +77,10 @@ class ModelComparison(RuleBasedStateMachine):
         self.prepare("backing", redelivery=20)
         self.prepare("full", limit=4)
         self.prepare("narrow", limit=5, drops=True)
+        self.prepare("ranked", limit=8, drops=True, step=2**48)
+        self.prepare("aging", step=2)
+        self.prepare("lines", most=2, dead_queue="dead", redelivery=20, ordered=True)
+        self.prepare("both", step=2**48, ordered=True)
 
     def prepare(
         self,
@@ -82,9 +92,11 @@ class ModelComparison(RuleBasedStateMachine):
         redelivery: int = 0,
         limit: int = 0,
         drops: bool = False,
+        step: int = 0,
+        ordered: bool = False,
     ) -> None:
         self.model.queues[name] = ModelQueue(
-            delay, most, dead_queue, dead_ttl, redelivery, limit, drops
+            delay, most, dead_queue, dead_ttl, redelivery, limit, drops, step, ordered
         )
         growing = {"minimum_delay": redelivery, "backoff_function": "linear"}
         self.store.create(
@@ -96,6 +108,8 @@ class ModelComparison(RuleBasedStateMachine):
             _redelivery_delay=growing if redelivery else None,
             _max_messages=limit or None,
             _overflow="drop_oldest" if drops else None,
+            _priorities="strict" if step == 2**48 else step or None,
+            _group_mode="ordered" if ordered else None,
         )
 
     def teardown(self) -> None:
@@ -114,6 +128,10 @@ class ModelComparison(RuleBasedStateMachine):
                 entry.delay,
                 entry.claim if self.model.is_held(entry) else None,
                 entry.origin,
+                {
+                    **({"priority": entry.priority} if entry.priority else {}),
+                    **({"group": entry.group} if entry.group else {}),
+                },
             )
             for entry in entries
         ]
@@ -137,13 +155,26 @@ class ModelComparison(RuleBasedStateMachine):
         ttls=st.lists(SECONDS, min_size=1, max_size=5),
         delay=st.sampled_from([None, 0, 10]),
         retried=st.booleans(),
+        labels=st.lists(st.tuples(GROUPS, PRIORITIES), min_size=5, max_size=5),
     )
-    def post(self, queue: str, ttls: list[int], delay: int | None, retried: bool) -> Any:
+    def post(
+        self,
+        queue: str,
+        ttls: list[int],
+        delay: int | None,
+        retried: bool,
+        labels: list[tuple[str, int]],
+    ) -> Any:
         bodies = [str(self.number + index) for index in range(len(ttls))]
         self.number += len(ttls)
         messages = [
-            NewMessage(body=json.dumps(body).encode(), ttl=ttl, delay=delay)
-            for body, ttl in zip(bodies, ttls, strict=True)
+            NewMessage(
+                body=json.dumps(body).encode(),
+                ttl=ttl,
+                delay=delay,
+                attributes=message_fields.with_fields({}, group or None, priority or None) or None,
+            )
+            for body, ttl, (group, priority) in zip(bodies, ttls, labels, strict=False)
         ]
         # Longer than any time that passes in this test.
         idempotency_key = IdempotencyKey(key=f"key {self.number}", fingerprint=b"1", window=10**12)
@@ -154,8 +185,8 @@ class ModelComparison(RuleBasedStateMachine):
             assert not has_room
             return multiple()
         assert has_room
-        for body, ttl, message_id in zip(bodies, ttls, ids, strict=True):
-            rank = self.model.post(queue, body, ttl, delay)
+        for body, ttl, message_id, label in zip(bodies, ttls, ids, labels, strict=False):
+            rank = self.model.post(queue, body, ttl, delay, "", *label)
             assert identity.parse_message_id(message_id)[1] == rank
             self.ids.setdefault(queue, {})[rank] = message_id
         return (queue, messages, idempotency_key, ids) if retried else multiple()

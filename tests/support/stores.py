@@ -16,7 +16,7 @@ from redis.asyncio.connection import AbstractConnection
 
 from tests.support import servers
 from tests.support.clock import ManualClock
-from zaqar_redis import errors
+from zaqar_redis import errors, formats
 from zaqar_redis.check_records import CheckResult, Finding
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys
@@ -43,6 +43,7 @@ from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
 from zaqar_redis.storage.redis import RedisDriver
 from zaqar_redis.storage.redis.control import RedisControl
+from zaqar_redis.storage.redis.ownership import RedisFormatMark
 from zaqar_redis.storage.subscriptions import Subscriptions
 
 T = TypeVar("T")
@@ -271,7 +272,15 @@ class ContractStore:
                 resource.client = client
 
     def create(self, queue: str = "q", **metadata: Any) -> bool:
+        if metadata.get("_priorities") or metadata.get("_group_mode"):
+            self.upgrade()
         return self.run(self.driver.queues.create(self.project, queue, metadata))
+
+    def upgrade(self) -> None:
+        """Marks the store, and each pool, as one that no older release works on."""
+        for _, client in self._parts:
+            mark = RedisFormatMark(client)
+            self.run(mark.raise_to(formats.CURRENT.version, formats.CURRENT.needs))
 
     def queue(self, queue: str = "q") -> Queue | None:
         return self.run(self.driver.queues.get(self.project, queue))

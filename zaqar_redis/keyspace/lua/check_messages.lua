@@ -21,10 +21,10 @@ for _, state in ipairs({claimed, delayed, ready}) do
 end
 
 local ordering = redis.call('HGET', queue, 'order')
-local opened, verbs, fault_in_group = 0, nil, nil
+local opened, by_order, fault_in_group = 0, nil, nil
 if ordering then
 --#include order_groups order_verbs order_check
-    fault_in_group = group_fault
+    by_order, fault_in_group = verbs, group_fault
 end
 
 local function fix(...)
@@ -34,8 +34,8 @@ local function fix(...)
 end
 
 local function free(rank)
-    if repair and verbs then
-        verbs.free({rank})
+    if repair and by_order then
+        by_order.free({rank})
     else
         fix('ZADD', ready, rank, rank)
     end
@@ -49,8 +49,8 @@ for place, rank in ipairs(ranks) do
             fix('ZREM', set, rank)
         end
         fix('HDEL', holds, rank)
-        if repair and verbs then
-            verbs.forget({rank})
+        if repair and by_order then
+            by_order.forget({rank})
         end
     else
         if tonumber(scores[place]) ~= tonumber(rank) then
@@ -73,7 +73,7 @@ for place, rank in ipairs(ranks) do
             state = state or (states[other][place] and other)
         end
         local in_group, fault, repair_group
-        if verbs then
+        if by_order then
             local is_free = not state or state == ready
             in_group, fault, repair_group = fault_in_group(rank, states[ready][place], is_free)
         end
@@ -92,7 +92,7 @@ for place, rank in ipairs(ranks) do
             fix('ZREM', claimed, rank)
             free(rank)
         elseif state == ready and score and score ~= tonumber(rank)
-            and not (verbs and score < tonumber(rank)) then
+            and not (by_order and score < tonumber(rank)) then
             note('order')
             free(rank)
         end

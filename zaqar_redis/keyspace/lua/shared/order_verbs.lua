@@ -24,9 +24,9 @@ function verbs.added()
     changed = {}
 end
 
--- Make messages claimable, or let them wait in their groups.
+-- Make messages claimable, or let them wait in their groups; `opened` does not count them.
 function verbs.free(ranks)
-    local scores, groups_of = {}, {}
+    local scores, groups_of, count = {}, {}, opened
     for place, record in ipairs(redis.call('HMGET', order, unpack(ranks))) do
         local rank, group = ranks[place], group_of(record)
         if not group then
@@ -47,6 +47,7 @@ function verbs.free(ranks)
     for group in pairs(groups_of) do
         open(group)
     end
+    opened = count
 end
 
 -- Let messages, which are not in `ready`, hold up their groups if they wait in them.

@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues that are claimed by priority, and whose groups are claimed in order.
+
+The model test walks all of it; here is what is promised, one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.test_feed import HintRecorder
+from tests.contract.test_moving import move_queue
+from tests.support.stores import CLIENT, TTL, ContractStore, PooledContractStore, findings, names
+from zaqar_redis import errors, message_fields
+from zaqar_redis.keyspace import keys
+from zaqar_redis.records import Message, NewMessage
+
+
+def _post(store: ContractStore, *labelled: str, **more: Any) -> tuple[str, ...]:
+    """Posts messages such as "a1" of the group a, or "first:7" of the priority 7, or "a1:7"."""
+    messages = []
+    for text in labelled:
+        body, _, priority = text.partition(":")
+        group = body[0] if body[1:].isdigit() else None
+        attributes = message_fields.with_fields({}, group, int(priority) if priority else None)
+        messages.append(
+            NewMessage(body=b'"%b"' % body.encode(), ttl=TTL, attributes=attributes, **more)
+        )
+    return store.send(messages).ids
+
+
+def _claim(store: ContractStore, limit: int = 1, ttl: int = 60) -> tuple[list[str], str | None]:
+    taken = store.claim(limit, ttl=ttl)
+    return names(taken.messages), taken.claim_id
+
+
+def _update(store: ContractStore, **metadata: Any) -> None:
+    assert store.run(store.driver.queues.update(store.project, store.existing_queue(), metadata))
+
+
+# -- priorities
+
+
+def test_highest_priority_is_claimed_first_and_the_oldest_of_each(store: ContractStore) -> None:
+    store.create(_priorities="strict")
+    _post(store, "low", "high:31", "mid:7", "low too:0", "mid too:7")
+    _post(store, "higher:30")
+    claim = store.claim(limit=3).claim_id
+    assert store.held(claim) == ["high", "higher", "mid"]
+    store.release(claim)
+    assert store.pop() == ["high", "higher", "mid", "mid too", "low", "low too"]
+
+
+def test_priority_stays_through_delay_release_and_lapse(store: ContractStore) -> None:
+    store.create(_priorities="strict", _redelivery_delay=10)
+    _post(store, "low")
+    _post(store, "later:3", delay=30)
+    _post(store, "high:5")
+    assert _claim(store)[0] == ["high"]
+    assert _claim(store)[0] == ["low"]
+    store.clock.tick(71)
+    assert store.pop() == ["high", "later", "low"]
+    assert store.stats().total == 0
+
+
+def test_with_aging_a_step_of_priority_overtakes_so_many_messages(store: ContractStore) -> None:
+    store.create(_priorities=2)
+    _post(store, "a", "b", "c", "d", "e:1", "f:2", "g")
+    assert store.pop() == ["a", "b", "f", "c", "e", "d", "g"]
+
+
+def test_messages_are_listed_as_they_were_posted_with_their_fields(store: ContractStore) -> None:
+    store.create(_priorities="strict", _group_mode="ordered")
+    _post(store, "a1:3", "b1", "a2", "high:31")
+    store.claim(1)
+    assert store.listed() == ["a1", "b1", "a2", "high"]
+    page: list[Message] = [*store.page(claimed=False).items]
+    assert names(page) == ["a1", "b1", "a2"]
+    assert [message_fields.shown(each.attributes or {}) for each in page] == [
+        {"priority": 3, "group": "a"},
+        {"group": "b"},
+        {"group": "a"},
+    ]
+
+
+def test_queues_without_these_settings_claim_by_age(store: ContractStore) -> None:
+    _post(store, "a1", "a2:9", "b1:31")
+    assert _claim(store, 2)[0] == ["a1", "a2"]
+    assert store.pop() == ["b1"]
+
+
+def test_priorities_can_begin_and_end_while_there_are_messages(store: ContractStore) -> None:
+    store.create()
+    _post(store, "old:9")
+    store.upgrade()
+    _update(store, _priorities="strict")
+    _post(store, "low", "high:1")
+    assert _claim(store)[0] == ["high"]
+    _update(store)
+    _post(store, "next:9")
+    store.clock.tick(61)
+    assert findings(store) == []
+    assert store.pop() == ["old", "low", "high", "next"]
+    assert store.command("EXISTS", keys.of_queue(store.project, "q").order) in ([0], [0, 0, 0])
+
+
+def test_full_queue_drops_the_lowest_priority_first(store: ContractStore) -> None:
+    store.create(_priorities="strict", _max_messages=4, _overflow="drop_oldest")
+    _post(store, "high:2", "low", "mid:1", "low too")
+    _post(store, "a", "b")
+    assert store.listed() == ["high", "mid", "a", "b"]
+    _post(store, "c", "d", "e:2")
+    assert store.listed() == ["high", "c", "d", "e"]
+    assert store.stats().counters.dropped == 5
+
+
+# -- ordered groups
+
+
+def test_group_is_held_by_one_claim_and_groups_run_side_by_side(store: ContractStore) -> None:
+    store.create(_group_mode="ordered")
+    ids = _post(store, "a1", "a2", "b1", "free", "a3", "b2")
+    first, claim = _claim(store, 2)
+    assert first == ["a1", "b1"]
+    assert _claim(store, 9)[0] == ["free"]
+    assert store.claim(9).claim_id is None
+    store.delete(ids[2], claims=[claim or ""])
+    assert _claim(store, 9)[0] == ["b2"]
+    store.release(claim)
+    assert _claim(store, 9)[0] == ["a1", "a2", "a3"]
+
+
+def test_claim_takes_the_first_of_each_group_and_then_what_follows(store: ContractStore) -> None:
+    store.create(_group_mode="ordered")
+    _post(store, "a1", "a2", "a3", "b1", "b2", "c1")
+    assert _claim(store, 5)[0] == ["a1", "b1", "c1", "a2", "a3"]
+    assert store.claim(5).claim_id is None
+    store.clock.tick(61)
+    assert store.pop(5) == ["a1", "b1", "c1", "a2", "a3"]
+    assert store.pop(5) == ["b2"]
+
+
+def test_message_that_comes_back_later_holds_up_its_group(store: ContractStore) -> None:
+    store.create(_group_mode="ordered", _redelivery_delay=100)
+    ids = _post(store, "a1", "a2", "b1")
+    _, claim = _claim(store, 3)
+    store.release_some(claim, ids[0], ids[2], delay=30)
+    store.release_some(claim, ids[1], delay=0)
+    assert store.claim(9).claim_id is None
+    store.clock.tick(30)
+    assert _claim(store, 9)[0] == ["a1", "b1", "a2"]
+    store.clock.tick(61)
+    assert store.claim(9).claim_id is None
+    store.clock.tick(100)
+    assert store.pop() == ["a1", "b1", "a2"]
+
+
+def test_message_posted_with_a_delay_holds_up_nothing_and_takes_its_place(
+    store: ContractStore,
+) -> None:
+    store.create(_group_mode="ordered")
+    _post(store, "a1", delay=60)
+    _post(store, "a2", "a3")
+    assert store.pop(1) == ["a2"]
+    store.clock.tick(60)
+    assert store.pop() == ["a1", "a3"]
+
+
+@pytest.mark.parametrize("gone", ["expired", "deleted", "moved", "dead"])
+def test_group_goes_on_behind_a_message_that_is_gone(store: ContractStore, gone: str) -> None:
+    dead = {"_dead_letter_queue": "dead", "_max_claim_count": 1} if gone == "dead" else {}
+    store.create(_group_mode="ordered", **dead)
+    (first,) = _post(store, "a1")
+    if gone == "expired":
+        store.clock.tick(TTL - 1)
+    _post(store, "a2", "b1")
+    if gone == "dead":
+        assert _claim(store)[0] == ["a1"]
+        store.clock.tick(61)
+        store.stats()
+    recorder = HintRecorder(store).watch()
+    if gone == "dead":
+        assert _claim(store)[0] == ["a2"]
+        assert store.listed("dead") == ["a1"]
+    elif gone == "expired":
+        store.clock.tick(1)
+        store.stats()
+    elif gone == "deleted":
+        store.delete(first)
+    else:
+        assert store.move(first) == [first]
+    recorder.wait()
+    assert findings(store) == []
+    assert store.pop() == (["b1"] if gone == "dead" else ["a2", "b1"])
+
+
+def test_priority_of_its_first_message_decides_when_a_group_has_its_turn(
+    store: ContractStore,
+) -> None:
+    store.create(_group_mode="ordered", _priorities="strict")
+    _post(store, "a1", "a2:9", "b1:5", "b2", "c1:7")
+    assert _claim(store, 3)[0] == ["c1", "b1", "a1"]
+    store.clock.tick(61)
+    assert _claim(store, 2)[0] == ["c1", "b1"]
+    assert _claim(store, 2)[0] == ["a1", "a2"]
+
+
+def test_release_of_a_group_hints_at_once(store: ContractStore) -> None:
+    store.create(_group_mode="ordered")
+    ids = _post(store, "a1", "a2")
+    _, claim = _claim(store)
+    recorder = HintRecorder(store).watch()
+    store.delete(ids[0], claims=[claim or ""])
+    recorder.wait(1)
+
+
+def test_groups_may_have_any_names(store: ContractStore) -> None:
+    store.create(_group_mode="ordered")
+    long = "ü" * 64
+    groups = ["a", "a b", "ab", "é", long, long[:-1] + "x", "w", "h"]
+    for number in range(2):
+        store.send(
+            [
+                NewMessage(
+                    body=b'"%d"' % number,
+                    ttl=TTL,
+                    attributes={"x": 1} | message_fields.with_fields({}, group, None),
+                    checksum=b"0" * 16,
+                    origin="other",
+                )
+                for group in groups
+            ]
+        )
+    for _ in groups:
+        assert _claim(store)[0] == ["0"]
+    assert store.claim(1).claim_id is None
+    assert store.listed("q") == ["0"] * len(groups) + ["1"] * len(groups)
+
+
+def test_group_mode_changes_while_the_queue_is_empty_only(store: ContractStore) -> None:
+    store.create(_group_mode="ordered")
+    _post(store, "a1", "a2")
+    with pytest.raises(errors.Conflict, match="has messages"):
+        _update(store)
+    _update(store, _group_mode="ordered", _priorities="strict")
+    assert _claim(store)[0] == ["a1"]
+    assert store.claim(9).claim_id is None
+    store.run(store.driver.queues.purge(store.project, "q"))
+    _update(store)
+    _post(store, "a1", "a2")
+    with pytest.raises(errors.Conflict, match="has messages"):
+        _update(store, _group_mode="ordered")
+    assert (_claim(store)[0], _claim(store)[0]) == (["a1"], ["a2"])
+
+
+@pytest.mark.parametrize("metadata", [{"_group_mode": "ordered"}, {"_priorities": 5}])
+def test_order_waits_for_the_upgrade_of_the_store(
+    real: ContractStore, metadata: dict[str, Any]
+) -> None:
+    real.reset()
+    with pytest.raises(errors.Conflict, match="zaqar-redis upgrade"):
+        real.run(real.driver.queues.create(real.project, "q", metadata))
+    assert real.queue() is None
+    real.create()
+    with pytest.raises(errors.Conflict, match="zaqar-redis upgrade"):
+        _update(real, **metadata)
+    assert real.existing_queue().metadata == {}
+
+
+# -- what operators do
+
+
+def _fill(store: ContractStore) -> tuple[str | None, tuple[str, ...]]:
+    """Of the group a one is held, of b one comes back later, c waits, d is delayed."""
+    store.create(_group_mode="ordered", _priorities="strict")
+    ids = _post(store, "a1", "a2:3", "b1", "b2", "c1:9", "c2", "free:1")
+    _post(store, "d1", delay=300)
+    _post(store, "d2")
+    _, claim = _claim(store, 4, ttl=600)  # c1, free, a1, b1
+    store.release_some(claim, ids[2], delay=120)
+    store.release_some(claim, ids[4])
+    return claim, ids
+
+
+def _drain(store: ContractStore, claim: str | None) -> list[list[str]]:
+    found = [store.pop(3)]
+    store.clock.tick(121)
+    found.append(store.pop())
+    store.release(claim)
+    found.append(store.pop())
+    store.clock.tick(180)
+    return [*found, store.pop()]
+
+
+_DRAINED = [["c1", "d2", "c2"], ["b1", "b2"], ["free", "a1", "a2"], ["d1"]]
+
+
+def test_moved_queue_keeps_its_order(pools: PooledContractStore) -> None:
+    pools.create()
+    claim, _ = _fill_and_reset(pools)
+    source, target = pools.route()
+    assert move_queue(pools, target) == 9
+    assert pools.pool_of() == target
+    assert findings(pools) == []
+    assert _drain(pools, claim) == _DRAINED
+    assert source != target
+
+
+def _fill_and_reset(store: ContractStore) -> tuple[str | None, tuple[str, ...]]:
+    store.run(store.driver.queues.delete(store.project, "q"))
+    return _fill(store)
+
+
+_DAMAGE = {
+    "a stray that holds up a group": ("ZADD", "groups", 0, "hc\x00" + f"{999:016}"),
+    "a lost entry that waits": ("ZREM", "groups", "wc\x00" + f"{6:016}"),
+    "a lost entry that holds": ("ZREM", "groups", "ha\x00" + f"{1:016}"),
+    "a group that nobody can claim": ("ZREM", "ready", 5),
+    "one that is not next": ("ZADD", "ready", 6, 6),
+    "all groups": ("DEL", "groups"),
+    "a stray record": ("HSET", "order", 999, "03 a"),
+}
+
+
+@pytest.mark.parametrize("damage", _DAMAGE)
+def test_check_repairs_the_order(real: ContractStore, damage: str) -> None:
+    real.reset()
+    claim, _ = _fill(real)
+    assert findings(real) == []
+    command, slot, *words = _DAMAGE[damage]
+    key = getattr(keys.of_queue(real.project, "q"), str(slot))
+    real.command(str(command), key, *words)
+    assert findings(real) != []
+    findings(real, repair=True)
+    assert findings(real) == []
+    if damage not in {"a lost entry that holds", "all groups"}:  # the next may have been claimed
+        assert _drain(real, claim) == _DRAINED
+
+
+def test_deletion_and_purge_leave_nothing(real: ContractStore) -> None:
+    real.reset()
+    before = real.key_count()
+    _fill(real)
+    real.run(real.driver.queues.purge(real.project, "q"))
+    of_queue = keys.of_queue(real.project, "q")
+    assert real.command("EXISTS", of_queue.order, of_queue.groups) == [0]
+    _post(real, "a1", "a2")
+    assert real.pop(1) == ["a1"]
+    real.run(real.driver.queues.delete(real.project, "q"))
+    assert real.key_count() - before <= 1  # the mark of the format
+
+
+def test_ids_of_another_client_are_hidden_in_an_ordered_queue(store: ContractStore) -> None:
+    store.create(_group_mode="ordered")
+    _post(store, "a1", "a2")
+    page = store.page(hide=CLIENT)
+    assert [*page.items] == []
