@@ -43,7 +43,7 @@ async def main(uri, side):
 
     async def claim(number):
         queue = f"q{number % QUEUES}"
-        taken = await driver.claims.create(side, queue, Lease(300, 60), limit=1)
+        taken = await driver.claims.create(side, queue, records.Lease(300, 60), limit=1)
         await driver.messages.delete(
             side, queue, [taken.messages[0].id], claims=[taken.claim_id], force=False
         )

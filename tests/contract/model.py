@@ -7,6 +7,7 @@ nothing.  Times are milliseconds, lifetimes seconds.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from zaqar_redis import errors
@@ -157,27 +158,43 @@ class ReferenceModel:
         """Returns the oldest claimable messages; dead-letters those claimed too often first."""
         queue = self.queues.get(name) or ModelQueue()
         taken: list[ModelMessage] = []
-        offered, own = self._offered(name), dict[str, int]()
+        offered = self._offered(name)
         while page := self._first(offered, limit - len(taken)):
-            groups = dict.fromkeys(queue.entries[rank].group for rank in page)
-            for entry in [queue.entries[rank] for rank in page]:
-                del offered[entry.rank]
+            for entry in self._expanded(name, page, limit - len(taken)):
+                offered.pop(entry.rank, None)
                 if self._is_dead(queue, entry):
                     self._dead_letter(name, entry)
                 else:
                     taken.append(entry)
-                    own.setdefault(entry.group, entry.priority * queue.step)
-            if queue.ordered:
-                self._offer_more(name, offered, taken, own, [*filter(None, groups)], limit)
+            held = {entry.group for entry in taken} if queue.ordered else set()
+            others = self._offered(name, held)
+            taken_ranks = {entry.rank for entry in taken}
+            offered = {rank: at for rank, at in others.items() if rank not in taken_ranks}
         return taken
+
+    def _expanded(self, name: str, page: list[int], room: int) -> list[ModelMessage]:
+        """Returns the messages of a page, and behind each those that follow it in its group."""
+        found: list[ModelMessage] = []
+        queue = self.queues[name]
+        for rank in page:
+            first = queue.entries[rank]
+            found.append(first)
+            if queue.ordered and first.group:
+                ready = self.ready(name)
+                found += [e for e in ready if e.group == first.group and e is not first]
+        return found[:room]
 
     def _first(self, offered: dict[int, int], limit: int) -> list[int]:
         return sorted(offered, key=lambda rank: (offered[rank], str(rank)))[:limit]
 
-    def _offered(self, name: str) -> dict[int, int]:
-        """Returns which messages a claim may begin with, and their scores: lower ones are first."""
+    def _offered(self, name: str, held: Collection[str] = ()) -> dict[int, int]:
+        """Returns which messages a claim may take next, and their scores: lower ones are first.
+
+        *held*: groups that the claim has taken something of.
+        """
         queue = self.queues.get(name) or ModelQueue()
-        closed = {entry.group for entry in self.alive(name) if self._holds_up(name, entry)} - {""}
+        closed = {entry.group for entry in self.alive(name) if self._holds_up(name, entry)}
+        closed = (closed | {*held}) - {""}
         offered: dict[int, int] = {}
         for entry in self.ready(name):
             if queue.ordered and entry.group:
@@ -190,29 +207,6 @@ class ReferenceModel:
     def _holds_up(self, name: str, entry: ModelMessage) -> bool:
         """Whether others of its group wait for it: it is held, or was and comes back later."""
         return self.is_held(entry) or (entry.claim is not None and self.is_delayed(name, entry))
-
-    def _offer_more(
-        self,
-        name: str,
-        offered: dict[int, int],
-        taken: list[ModelMessage],
-        own: dict[str, int],
-        groups: list[str],
-        limit: int,
-    ) -> None:
-        """Offers what comes behind the messages of a page in their groups."""
-        ranks = {entry.rank for entry in taken}
-        for group in groups:
-            behind = [e for e in self.ready(name) if e.group == group and e.rank not in ranks]
-            if group in own:
-                for entry in behind[: limit - len(taken)]:
-                    offered[entry.rank] = entry.rank - own[group]
-            else:  # those of the page are dead letters
-                offered |= {
-                    rank: score
-                    for rank, score in self._offered(name).items()
-                    if self.queues[name].entries[rank].group == group
-                }
 
     def _is_dead(self, queue: ModelQueue, entry: ModelMessage) -> bool:
         return bool(queue.dead_queue and queue.most and entry.count >= queue.most)

@@ -122,24 +122,26 @@ def test_full_queue_drops_the_lowest_priority_first(store: ContractStore) -> Non
 def test_group_is_held_by_one_claim_and_groups_run_side_by_side(store: ContractStore) -> None:
     store.create(_group_mode="ordered")
     ids = _post(store, "a1", "a2", "b1", "free", "a3", "b2")
-    first, claim = _claim(store, 2)
-    assert first == ["a1", "b1"]
-    assert _claim(store, 9)[0] == ["free"]
+    _, claim = _claim(store)
+    assert store.held(claim) == ["a1"]
+    assert _claim(store, 9, ttl=600)[0] == ["b1", "b2", "free"]
     assert store.claim(9).claim_id is None
-    store.delete(ids[2], claims=[claim or ""])
-    assert _claim(store, 9)[0] == ["b2"]
-    store.release(claim)
-    assert _claim(store, 9)[0] == ["a1", "a2", "a3"]
-
-
-def test_claim_takes_the_first_of_each_group_and_then_what_follows(store: ContractStore) -> None:
-    store.create(_group_mode="ordered")
-    _post(store, "a1", "a2", "a3", "b1", "b2", "c1")
-    assert _claim(store, 5)[0] == ["a1", "b1", "c1", "a2", "a3"]
-    assert store.claim(5).claim_id is None
+    store.delete(ids[0], claims=[claim or ""])
+    assert _claim(store, 1)[0] == ["a2"]
     store.clock.tick(61)
-    assert store.pop(5) == ["a1", "b1", "c1", "a2", "a3"]
-    assert store.pop(5) == ["b2"]
+    assert _claim(store, 9)[0] == ["a2", "a3"]
+
+
+def test_claim_takes_what_follows_in_a_group_before_it_takes_another_group(
+    store: ContractStore,
+) -> None:
+    store.create(_group_mode="ordered")
+    _post(store, "a1", "b1", "a2", "b2", "a3", "c1")
+    assert _claim(store, 5)[0] == ["a1", "a2", "a3", "b1", "b2"]
+    assert _claim(store, 5)[0] == ["c1"]
+    store.clock.tick(61)
+    assert store.pop(4) == ["a1", "a2", "a3", "b1"]
+    assert store.pop(5) == ["b2", "c1"]
 
 
 def test_message_that_comes_back_later_holds_up_its_group(store: ContractStore) -> None:
@@ -150,11 +152,11 @@ def test_message_that_comes_back_later_holds_up_its_group(store: ContractStore) 
     store.release_some(claim, ids[1], delay=0)
     assert store.claim(9).claim_id is None
     store.clock.tick(30)
-    assert _claim(store, 9)[0] == ["a1", "b1", "a2"]
+    assert _claim(store, 9)[0] == ["a1", "a2", "b1"]
     store.clock.tick(61)
     assert store.claim(9).claim_id is None
     store.clock.tick(100)
-    assert store.pop() == ["a1", "b1", "a2"]
+    assert store.pop() == ["a1", "a2", "b1"]
 
 
 def test_message_posted_with_a_delay_holds_up_nothing_and_takes_its_place(
@@ -201,9 +203,8 @@ def test_priority_of_its_first_message_decides_when_a_group_has_its_turn(
 ) -> None:
     store.create(_group_mode="ordered", _priorities="strict")
     _post(store, "a1", "a2:9", "b1:5", "b2", "c1:7")
-    assert _claim(store, 3)[0] == ["c1", "b1", "a1"]
-    store.clock.tick(61)
-    assert _claim(store, 2)[0] == ["c1", "b1"]
+    assert _claim(store, 1)[0] == ["c1"]
+    assert _claim(store, 2)[0] == ["b1", "b2"]
     assert _claim(store, 2)[0] == ["a1", "a2"]
 
 
@@ -278,9 +279,12 @@ def _fill(store: ContractStore) -> tuple[str | None, tuple[str, ...]]:
     ids = _post(store, "a1", "a2:3", "b1", "b2", "c1:9", "c2", "free:1")
     _post(store, "d1", delay=300)
     _post(store, "d2")
-    _, claim = _claim(store, 4, ttl=600)  # c1, free, a1, b1
+    _, claim = _claim(store, 1, ttl=600)
+    store.release(claim)
+    _, claim = _claim(store, 6, ttl=600)
+    assert store.held(claim) == ["c1", "c2", "free", "a1", "a2", "b1"]
     store.release_some(claim, ids[2], delay=120)
-    store.release_some(claim, ids[4])
+    store.release_some(claim, ids[1], ids[4], ids[5])
     return claim, ids
 
 
@@ -294,7 +298,7 @@ def _drain(store: ContractStore, claim: str | None) -> list[list[str]]:
     return [*found, store.pop()]
 
 
-_DRAINED = [["c1", "d2", "c2"], ["b1", "b2"], ["free", "a1", "a2"], ["d1"]]
+_DRAINED = [["c1", "c2", "d2"], ["b1", "b2"], ["free", "a1", "a2"], ["d1"]]
 
 
 def test_moved_queue_keeps_its_order(pools: PooledContractStore) -> None:
@@ -314,9 +318,9 @@ def _fill_and_reset(store: ContractStore) -> tuple[str | None, tuple[str, ...]]:
 
 
 _DAMAGE = {
-    "a stray that holds up a group": ("ZADD", "groups", 0, "hc\x00" + f"{999:016}"),
-    "a lost entry that waits": ("ZREM", "groups", "wc\x00" + f"{6:016}"),
-    "a lost entry that holds": ("ZREM", "groups", "ha\x00" + f"{1:016}"),
+    "a stray that holds up a group": ("ZADD", "groups", 0, "c\x00h" + f"{999:016}"),
+    "a lost entry that waits": ("ZREM", "groups", "c\x00w" + f"{6:016}"),
+    "a lost entry that holds": ("ZREM", "groups", "a\x00h" + f"{1:016}"),
     "a group that nobody can claim": ("ZREM", "ready", 5),
     "one that is not next": ("ZADD", "ready", 6, 6),
     "all groups": ("DEL", "groups"),

@@ -23,8 +23,12 @@ end
 local ordering = redis.call('HGET', queue, 'order')
 local opened, by_order, fault_in_group = 0, nil, nil
 if ordering then
---#include order_groups order_verbs order_check
-    by_order, fault_in_group = verbs, group_fault
+--#include order_verbs
+    if mode == 'ordered' then
+--#include order_groups order_check
+        fault_in_group = group_fault
+    end
+    by_order = verbs
 end
 
 local function fix(...)
@@ -73,7 +77,7 @@ for place, rank in ipairs(ranks) do
             state = state or (states[other][place] and other)
         end
         local in_group, fault, repair_group
-        if by_order then
+        if fault_in_group then
             local is_free = not state or state == ready
             in_group, fault, repair_group = fault_in_group(rank, states[ready][place], is_free)
         end

@@ -37,7 +37,7 @@ for at = 1, #page[2], 2 do
     if which == 'groups' then  -- of an entry for a rank: state, group, rank
         rank = string.format('%.0f', string.sub(name, -16))
         local group = string.sub(redis.call('HGET', order, rank) or '', 4)
-        rank = group == string.sub(name, 2, -18) and rank or ''
+        rank = group == string.sub(name, 1, -19) and rank or ''
     end
     if not redis.call('ZSCORE', messages, rank) then
         if which == 'bodies' then

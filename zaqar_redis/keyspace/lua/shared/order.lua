@@ -1,8 +1,8 @@
 -- The order in which messages are claimed, where it is not that of their ranks. The queue's field
 -- `order` says how many ranks a step of priority is worth, and whether groups are ordered; the hash
 -- `order` has priority and group of each message that has one. Of an ordered group only the first
--- message is in `ready`, and none while one of it is held: `groups` has those that wait ('w') and
--- those that hold the group up ('h'), by group and rank.
+-- message is in `ready`, and none while one of it is held: `groups` has those that hold the group
+-- up ('h') and those that wait ('w'), by group, state and rank.
 local ordering  -- the queue's field; false: it has none; nil: it was not read yet
 local opened = 0  -- how many messages can be claimed since others have left their groups
 local order_verbs  -- made when they are needed: making functions takes time
@@ -13,7 +13,10 @@ local function ordered()
         ordering = redis.call('HGET', queue, 'order')
     end
     if ordering and not order_verbs then
---#include order_groups order_verbs
+--#include order_verbs
+        if mode == 'ordered' then
+--#include order_groups
+        end
         order_verbs = verbs
     end
     return order_verbs

@@ -1,68 +1,161 @@
--- Records of the hash `order`: two digits of priority, a blank, and the group.
-local step, mode = string.match(ordering, '^(%d+) (%a+)$')
-local is_grouped = mode == 'ordered'
-
--- The record of a message, nil: it has none. `base`: bytes before its tail (keyspace/envelope.py).
-local function parsed(text, base)
-    if math.floor(string.byte(text, base + 2) / 2) % 2 == 0 then
-        return nil  -- no attributes
-    end
-    local at = base + 23 + string.byte(text, base + 22)  -- behind the origin
-    at = at + 11 + string.byte(text, at + 1)  -- the map, behind the checksum and two lengths
-    at = at + (string.byte(text, at) == 222 and 3 or 1)
-    local priority, group = 0, ''
-    if string.sub(text, at, at + 9) == '\169_priority' then
-        priority = string.byte(text, at + 10)
-        at = at + 11
-    end
-    if string.sub(text, at, at + 6) == '\166_group' then
-        local size = string.byte(text, at + 7)
-        local from = size == 217 and at + 9 or at + 8
-        size = size == 217 and string.byte(text, at + 8) or size - 160
-        group = string.sub(text, from, from + size - 1)
-    end
-    if priority > 0 or is_grouped and group ~= '' then
-        return string.format('%02d ', priority) .. group
-    end
-end
-
-local function weight_of(record)
-    return record and tonumber(string.sub(record, 1, 2)) * step or 0
-end
-
-local function group_of(record)
-    local group = is_grouped and record and string.sub(record, 4)
-    return group and group ~= '' and group
-end
-
+-- The verbs of a queue whose groups are ordered. verbs.groups_of(ranks) are the groups of these
+-- messages, or false.
 local function entry(state, group, rank)
-    return state .. group .. '\0' .. string.format('%016.0f', rank)
+    return group .. '\0' .. state .. string.format('%016.0f', rank)
 end
 
--- The first ranks of a group that are in a state.
-local function first_of(state, group, limit)
-    local name = state .. group
-    local found = redis.call('ZRANGEBYLEX', groups, '[' .. name .. '\0', '(' .. name .. '\1',
-        'LIMIT', 0, limit)
-    for place, each in ipairs(found) do
-        found[place] = string.format('%.0f', string.sub(each, -16))
+-- The first entries of a group: those that hold it up, and those that wait.
+local function first_of(group, limit, from)
+    return redis.call('ZRANGEBYLEX', groups, '[' .. group .. '\0' .. (from or ''), '(' .. group
+        .. '\1', 'LIMIT', 0, limit)
+end
+
+-- The rank of the message that can be claimed of a group, or nil.
+local function next_of(group)
+    local first = first_of(group, 1)[1]
+    local waits = first and string.sub(first, -17, -17) == 'w'
+    return waits and string.format('%.0f', string.sub(first, -16)) or nil
+end
+
+local function close(group)
+    local rank = next_of(group)
+    if rank then
+        redis.call('ZREM', ready, rank)
+    end
+end
+
+local function open(group)
+    local rank = next_of(group)
+    if rank then
+        local record = step ~= '0' and redis.call('HGET', order, rank)
+        opened = opened + redis.call('ZADD', ready, score_of(rank, record), rank)
+    end
+end
+
+local function open_all(changed)
+    for group in pairs(changed) do
+        open(group)
+    end
+end
+
+function verbs.groups_of(ranks)
+    local found = #ranks > 0 and redis.call('HMGET', order, unpack(ranks)) or {}
+    for place, record in ipairs(found) do
+        local group = record and string.sub(record, 4) or ''
+        found[place] = group ~= '' and group
     end
     return found
 end
 
--- Take what may be claimed of a group out of `ready`, before the group changes.
-local function close(group)
-    local first = first_of('w', group, 1)[1]
-    if first then
-        redis.call('ZREM', ready, first)
+local added = {}
+
+function verbs.add(rank, tail, is_delayed)
+    local record = record_of(tail)
+    local group = record and string.sub(record, 4) or ''
+    if record then
+        redis.call('HSET', order, rank, record)
+    end
+    if group == '' or is_delayed then
+        return score_of(rank, record)
+    end
+    redis.call('ZADD', groups, 0, entry('w', group, rank))
+    added[group] = true
+    return ''
+end
+
+function verbs.added()
+    open_all(added)
+    added = {}
+end
+
+-- Make messages claimable, or let them wait in their groups; `opened` does not count them.
+local free = verbs.free
+function verbs.free(ranks)
+    local alone, changed, count = {}, {}, opened
+    for place, group in ipairs(verbs.groups_of(ranks)) do
+        local rank = ranks[place]
+        if group then
+            if not changed[group] then
+                close(group)
+                changed[group] = true
+            end
+            redis.call('ZREM', groups, entry('h', group, rank))
+            redis.call('ZADD', groups, 0, entry('w', group, rank))
+        else
+            alone[#alone + 1] = rank
+        end
+    end
+    if #alone > 0 then
+        free(alone)
+    end
+    open_all(changed)
+    opened = count
+end
+
+-- What can be taken of a page of `ready`: behind each message others of its group, as long as there
+-- is room.
+function verbs.expand(page, room)
+    local ranks = {}
+    for place, group in ipairs(verbs.groups_of(page)) do
+        local left = room - #ranks
+        if left == 0 then
+            break
+        end
+        for _, waiting in ipairs(group and first_of(group, left, 'w') or {}) do
+            ranks[#ranks + 1] = string.format('%.0f', string.sub(waiting, -16))
+        end
+        if not group then
+            ranks[#ranks + 1] = page[place]
+        end
+    end
+    return ranks
+end
+
+-- Let messages, which are not in `ready`, hold up their groups if they wait in them.
+function verbs.hold(ranks)
+    for place, group in ipairs(verbs.groups_of(ranks)) do
+        local rank = ranks[place]
+        if group and redis.call('ZREM', groups, entry('w', group, rank)) == 1 then
+            close(group)
+            redis.call('ZADD', groups, 0, entry('h', group, rank))
+        end
     end
 end
 
--- Make the first message of a group claimable, unless another is held.
-local function open(group)
-    local first = not first_of('h', group, 1)[1] and first_of('w', group, 1)[1]
-    if first then
-        local score = first - weight_of(redis.call('HGET', order, first))
-        opened = opened + redis.call('ZADD', ready, string.format('%.0f', score), first)
+-- Take messages, which are not in `ready`, out of their groups.
+function verbs.leave(ranks)
+    local changed, left = {}, {}
+    for place, group in ipairs(verbs.groups_of(ranks)) do
+        if group then
+            left[#left + 1] = entry('w', group, ranks[place])
+            left[#left + 1] = entry('h', group, ranks[place])
+            changed[group] = true
+        end
     end
+    if #left > 0 then
+        redis.call('ZREM', groups, unpack(left))
+    end
+    open_all(changed)
+end
+
+-- What expand() has returned is held now, or it is a dead letter, which holds up nobody.
+function verbs.take(held, dead)
+    local wait, hold = {}, {}
+    for place, group in ipairs(verbs.groups_of(held)) do
+        if group then
+            wait[#wait + 1] = entry('w', group, held[place])
+            hold[#hold + 1], hold[#hold + 2] = 0, entry('h', group, held[place])
+        end
+    end
+    if #wait > 0 then
+        redis.call('ZREM', groups, unpack(wait))
+        redis.call('ZADD', groups, unpack(hold))
+    end
+    verbs.leave(dead)
+end
+
+local forget = verbs.forget
+function verbs.forget(ranks)
+    verbs.leave(ranks)
+    forget(ranks)
 end

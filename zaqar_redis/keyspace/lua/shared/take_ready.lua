@@ -32,6 +32,9 @@ while left and taken < limit and round < ROUNDS and #dead < 3 * SETTLE do
     local page = redis.call('ZRANGE', ready, 0, math.min(limit - taken, SETTLE) - 1)
     left = #page > 0
     if left then
+        if verbs and verbs.expand then
+            page = verbs.expand(page, math.min(limit - taken, SETTLE))
+        end
         redis.call('ZREM', ready, unpack(page))
         local envelopes = redis.call('HMGET', bodies, unpack(page))
         local held = redis.call('HMGET', holds, unpack(page))
@@ -59,10 +62,7 @@ while left and taken < limit and round < ROUNDS and #dead < 3 * SETTLE do
             end
         end
         if verbs then
-            verbs.take(kept, over, limit - taken)
+            verbs.take(kept, over)
         end
     end
-end
-if verbs then
-    verbs.given()
 end
