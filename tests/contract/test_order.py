@@ -318,9 +318,9 @@ def _fill_and_reset(store: ContractStore) -> tuple[str | None, tuple[str, ...]]:
 
 
 _DAMAGE = {
-    "a stray that holds up a group": ("ZADD", "groups", 0, "c\x00h" + f"{999:016}"),
-    "a lost entry that waits": ("ZREM", "groups", "c\x00w" + f"{6:016}"),
-    "a lost entry that holds": ("ZREM", "groups", "a\x00h" + f"{1:016}"),
+    "a stray that holds up a group": ("ZADD", "groups", 0, "c\x00h\x03999"),
+    "a lost entry that waits": ("ZREM", "groups", "c\x00w\x016"),
+    "a lost entry that holds": ("ZREM", "groups", "a\x00h\x011"),
     "a group that nobody can claim": ("ZREM", "ready", 5),
     "one that is not next": ("ZADD", "ready", 6, 6),
     "all groups": ("DEL", "groups"),

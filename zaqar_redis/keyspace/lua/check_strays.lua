@@ -35,9 +35,10 @@ for at = 1, #page[2], 2 do
     local rank = page[2][at]
     local name = rank
     if which == 'groups' then  -- of an entry for a rank: state, group, rank
-        rank = string.format('%.0f', string.sub(name, -16))
+        local ends = string.find(name, '\0', 1, true) or 0
+        rank = string.sub(name, ends + 3)
         local group = string.sub(redis.call('HGET', order, rank) or '', 4)
-        rank = group == string.sub(name, 1, -19) and rank or ''
+        rank = group == string.sub(name, 1, ends - 1) and rank or ''
     end
     if not redis.call('ZSCORE', messages, rank) then
         if which == 'bodies' then

@@ -1,7 +1,11 @@
--- The verbs of a queue whose groups are ordered. verbs.groups_of(ranks) are the groups of these
--- messages, or false.
+-- The verbs of a queue whose groups are ordered.
+-- An entry of `groups`. The digits of the rank come before it, so that entries are in its order.
 local function entry(state, group, rank)
-    return group .. '\0' .. state .. string.format('%016.0f', rank)
+    return group .. '\0' .. state .. string.char(#rank) .. rank
+end
+
+local function rank_in(entry_, group)
+    return string.sub(entry_, #group + 4)
 end
 
 -- The first entries of a group: those that hold it up, and those that wait.
@@ -13,8 +17,8 @@ end
 -- The rank of the message that can be claimed of a group, or nil.
 local function next_of(group)
     local first = first_of(group, 1)[1]
-    local waits = first and string.sub(first, -17, -17) == 'w'
-    return waits and string.format('%.0f', string.sub(first, -16)) or nil
+    local waits = first and string.sub(first, #group + 2, #group + 2) == 'w'
+    return waits and rank_in(first, group) or nil
 end
 
 local function close(group)
@@ -38,6 +42,7 @@ local function open_all(changed)
     end
 end
 
+-- The groups of messages, or false.
 function verbs.groups_of(ranks)
     local found = #ranks > 0 and redis.call('HMGET', order, unpack(ranks)) or {}
     for place, record in ipairs(found) do
@@ -92,6 +97,8 @@ function verbs.free(ranks)
     opened = count
 end
 
+local group_of = {}  -- by rank, of what was taken
+
 -- What can be taken of a page of `ready`: behind each message others of its group, as long as there
 -- is room.
 function verbs.expand(page, room)
@@ -102,7 +109,8 @@ function verbs.expand(page, room)
             break
         end
         for _, waiting in ipairs(group and first_of(group, left, 'w') or {}) do
-            ranks[#ranks + 1] = string.format('%.0f', string.sub(waiting, -16))
+            ranks[#ranks + 1] = rank_in(waiting, group)
+            group_of[ranks[#ranks]] = group
         end
         if not group then
             ranks[#ranks + 1] = page[place]
@@ -141,10 +149,11 @@ end
 -- What expand() has returned is held now, or it is a dead letter, which holds up nobody.
 function verbs.take(held, dead)
     local wait, hold = {}, {}
-    for place, group in ipairs(verbs.groups_of(held)) do
+    for _, rank in ipairs(held) do
+        local group = group_of[rank]
         if group then
-            wait[#wait + 1] = entry('w', group, held[place])
-            hold[#hold + 1], hold[#hold + 2] = 0, entry('h', group, held[place])
+            wait[#wait + 1] = entry('w', group, rank)
+            hold[#hold + 1], hold[#hold + 2] = 0, entry('h', group, rank)
         end
     end
     if #wait > 0 then
