@@ -26,6 +26,7 @@ class CountedService:
         label: str,
         running: servers.RunningService,
         store: servers.RedisServer | RedisCluster,
+        connections: int = _CONNECTIONS,
     ) -> None:
         self.label = label
         self._service = MeasuredService(running.url)
@@ -33,7 +34,7 @@ class CountedService:
         self.project = self._service.headers["X-Project-ID"]
         self._workers = running.workers()
         self._stores = store.pids if isinstance(store, RedisCluster) else (store.pid,)
-        self._load = WrkLoad(_CONNECTIONS)
+        self._load = WrkLoad(connections)
 
     def post(self, seconds: int, count: int) -> Costs:
         queue = self._service.queue()
@@ -49,9 +50,13 @@ class CountedService:
         """Claims *count* messages, at most ten, and deletes them by their ids: two requests."""
         queue = self._service.queue()
         self._service.fill(queue, _BACKLOG * seconds * count // 10)
-        costs = self._costs("claim", f"/v2/queues/{queue}", seconds, count, "delete")
+        costs = self.claim_from(queue, seconds, count)
         self._service.delete_queue(queue)
         return costs
+
+    def claim_from(self, queue: str, seconds: int, count: int = 10) -> Costs:
+        """The same of a queue that stays, and has enough messages."""
+        return self._costs("claim", f"/v2/queues/{queue}", seconds, count, "delete")
 
     def list(self, seconds: int) -> Costs:
         queue = self._service.queue()
