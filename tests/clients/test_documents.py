@@ -56,9 +56,12 @@ def test_the_readme_claims_one_message_and_deletes_it(
 @pytest.mark.parametrize(
     ("first", "last", "printed"),
     [
-        ("From SQS", "From RabbitMQ", ["{'order': 1} claimed 1 times"]),
+        (
+            *("From SQS", "From RabbitMQ"),
+            ["{'order': 1} claimed 1 times", "ann reserve beside bob reserve", "pay"],
+        ),
         ("From RabbitMQ", "From BullMQ", []),
-        ("From BullMQ", "", ["1 delayed"]),
+        ("From BullMQ", "", ["cover", "1 delayed"]),
     ],
 )
 def test_who_comes_from_another_queue_finds_its_words_here(

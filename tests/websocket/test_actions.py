@@ -206,7 +206,8 @@ def test_claim_is_created_shown_renewed_and_released(
 
 def test_attributes_are_shown_on_request(peer: ApiPeer) -> None:
     attributes = {"kind": "order", "price": 9.5, "photo": {"binary": "AP8="}}
-    messages = [{"body": 1, "attributes": attributes}]
+    fields = {"group": "ann", "priority": 3}
+    messages = [{"body": 1, "attributes": attributes, **fields}]
     [id] = peer.ask("message_post", queue_name="q", messages=messages).body["message_ids"]
     asked: dict[str, object] = {"queue_name": "q", "with_attributes": True}
     assert (
@@ -221,6 +222,7 @@ def test_attributes_are_shown_on_request(peer: ApiPeer) -> None:
     popped = peer.ask("message_delete_many", pop=1, **asked).body
     shown = [single, *(each["messages"][0] for each in (claim, again, many, listed, popped))]
     assert [each["attributes"] for each in shown] == [attributes] * 6
+    assert all(fields.items() <= each.items() for each in shown)
 
 
 def test_number_of_claims_is_shown_on_request(peer: ApiPeer) -> None:

@@ -83,7 +83,8 @@ def test_attributes_are_pushed_to_those_who_asked(new_peer: NewPeer) -> None:
     _subscribe(stock)
     for peer in (one, two):
         _subscribe(peer, with_attributes=True)
-    messages = [{"body": 1, "ttl": 60, "attributes": attributes}, {"body": 2, "ttl": 60}]
+    labelled = {"body": 1, "ttl": 60, "attributes": attributes, "group": "ann"}
+    messages = [labelled, {"body": 2, "ttl": 60}]
     poster.ask("message_post", queue_name="q", messages=messages)
     for peer, expected in ((stock, None), (one, attributes), (two, attributes)):
         pushes = [peer.receive(), peer.receive()]
@@ -91,6 +92,7 @@ def test_attributes_are_pushed_to_those_who_asked(new_peer: NewPeer) -> None:
             (1, expected),
             (2, None),
         ]
+        assert [each.get("group") for each in pushes] == ["ann", None]
 
 
 def test_sockets_get_what_their_filters_want(new_peer: NewPeer) -> None:

@@ -45,7 +45,6 @@ _SETTINGS = (
     "_max_messages",
     "_overflow",
     "_paused",
-    "_priorities",
 )
 _MESSAGE_STORES = [options.store_options("message", scheme) for scheme in options.SCHEMES]
 _MANAGEMENT_STORES = [options.store_options("management", scheme) for scheme in options.SCHEMES]
