@@ -19,6 +19,8 @@ ON_EXPIRY = ("alarm", "dead_letter")
 
 #: What happens to a post to a full queue.
 OVERFLOWS = ("reject", "drop_oldest", "dead_letter")
+#: Seconds; the default is that of SQS.
+DEDUP_WINDOW, DEDUP_WINDOW_MAX = 300, 7 * 86400
 #: What may be paused.
 PAUSES = ("posts", "claims", "all")
 
@@ -52,6 +54,7 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
         "_idempotency_window": (1, limits.max_idempotency_window),
         "_min_claim_ttl": (1, rules.CLAIM_TTL_MIN),
         "_max_messages": (1, rules.INTEGER_MAX),
+        "_dedup_window": (1, DEDUP_WINDOW_MAX),
     }
     for name, (least, most) in ranges.items():
         _check_integer(metadata, name, least, most)
@@ -75,10 +78,10 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
         raise errors.BadRequest(why='"_overflow" needs "_max_messages": set it, too.')
     retry_policies.retry_policy(metadata.get("_retry_policy"))
     retry_policies.redelivery_delay(metadata.get("_redelivery_delay"), limits.max_message_delay)
-    encrypt = metadata.get("_enable_encrypt_messages")
-    if encrypt is not None and not isinstance(encrypt, bool):
-        raise errors.BadRequest(why='The value of "_enable_encrypt_messages" must be a boolean.')
-    if encrypt and not can_encrypt:
+    for name in ("_enable_encrypt_messages", "_content_dedup"):
+        if not isinstance(metadata.get(name), bool | None):
+            raise errors.BadRequest(why=f'The value of "{name}" must be a boolean.')
+    if metadata.get("_enable_encrypt_messages") and not can_encrypt:
         raise errors.BadRequest(
             why='"_enable_encrypt_messages" needs the option [transport] '
             "message_encryption_key, which the operator has not set."

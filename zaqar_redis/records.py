@@ -52,6 +52,8 @@ class NewMessage(Record, frozen=True):
     attributes: Attributes | None = None
     #: how often subscriptions have forwarded it from queue to queue, 15 at most
     hops: int = 0
+    #: what identifies it; empty: its dedup id, if it has one; None: it is never a duplicate
+    dedup: str | None = None
 
 
 class Message(Record, frozen=True):
@@ -121,6 +123,8 @@ class PostResult(Record, frozen=True):
     #: of the queue, and below the rank of the first message; from stores that have these
     epoch: str = ""
     rank: int = 0
+    #: places in the request of those that had been posted before, whose ids these are
+    duplicates: Sequence[int] = ()
 
 
 class Lease(Record, frozen=True):

@@ -34,6 +34,7 @@ from zaqar_redis.records import (
     Message,
     NewMessage,
     PartialPage,
+    PostResult,
     Stats,
     Subscription,
     SubscriptionChanges,
@@ -81,8 +82,12 @@ def drafts(document: PostIn, with_checksum: bool, traceparent: str = "") -> list
             deliver_at=None if item.deliver_at is None else schedules.parse(item.deliver_at, place),
             checksum=_checksum(body) if with_checksum else b"",
             attributes=_given_attributes(item, of_request)
-            if item.attributes or item.group is not None or item.priority is not None
+            if item.attributes
+            or item.group is not None
+            or item.priority is not None
+            or item.dedup_id is not None
             else of_request,
+            dedup="",
         )
         for place, item in enumerate(document.messages)
     ]
@@ -93,7 +98,9 @@ def _given_attributes(item: schemas.MessageIn, of_request: Attributes | None) ->
         name: value.binary if isinstance(value, schemas.BinaryIn) else value
         for name, value in (item.attributes or {}).items()
     }
-    return message_fields.with_fields({**(of_request or {}), **values}, item.group, item.priority)
+    return message_fields.with_fields(
+        {**(of_request or {}), **values}, item.group, item.priority, item.dedup_id
+    )
 
 
 def purged_types(document: PurgeIn) -> list[str]:
@@ -192,9 +199,10 @@ def _checksum(body: bytes) -> bytes:
 # -- out -------------------------------------------------------------------
 
 
-def posted(queue: str, ids: Sequence[str]) -> bytes:
+def posted(queue: str, result: PostResult) -> bytes:
     base = f"{rules.path_of(queue)}/messages/"
-    return encode(schemas.PostedOut([base + id for id in ids]))
+    resources = [base + id for id in result.ids]
+    return encode(schemas.PostedOut(resources, result.duplicates or msgspec.UNSET))
 
 
 def message(queue: str, record: Message, wanted: MessageDetails) -> bytes:

@@ -132,6 +132,16 @@ _PAUSED = _attribute(
     "What is paused: posts are refused, claims and pops get nothing.",
     enum=[*metadata_rules.PAUSES, None],
 )
+_CONTENT_DEDUP = _attribute(
+    "boolean", "Whether its body identifies a message without a `dedup_id`.", default=False
+)
+_DEDUP_WINDOW = _attribute(
+    "integer",
+    "Seconds for which a message that is posted again is a duplicate.",
+    minimum=1,
+    maximum=metadata_rules.DEDUP_WINDOW_MAX,
+    default=metadata_rules.DEDUP_WINDOW,
+)
 #: Those that the service uses, by name.
 ATTRIBUTES = _RESERVED | {
     "_idempotency_window": _WINDOW,
@@ -142,6 +152,8 @@ ATTRIBUTES = _RESERVED | {
     "_max_messages": _MAX_MESSAGES,
     "_overflow": _OVERFLOW,
     "_paused": _PAUSED,
+    "_content_dedup": _CONTENT_DEDUP,
+    "_dedup_window": _DEDUP_WINDOW,
 }
 _OF_QUEUES = (
     *("_dead_letter_queue", "_dead_letter_queue_messages_ttl", "_max_claim_count"),

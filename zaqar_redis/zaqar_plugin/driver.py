@@ -45,6 +45,8 @@ _SETTINGS = (
     "_max_messages",
     "_overflow",
     "_paused",
+    "_content_dedup",
+    "_dedup_window",
 )
 _MESSAGE_STORES = [options.store_options("message", scheme) for scheme in options.SCHEMES]
 _MANAGEMENT_STORES = [options.store_options("management", scheme) for scheme in options.SCHEMES]

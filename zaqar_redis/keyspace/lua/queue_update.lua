@@ -14,6 +14,7 @@ elseif expected ~= '' and stored ~= expected then
     return 'changed'
 end
 redis.call('HDEL', queue, 'ttl', 'delay', 'size', 'sealed', 'max_claims', 'dead_queue', 'dead_ttl',
-    'on_expiry', 'window', 'history', 'min_claim_ttl', 'redelivery', 'limits')
+    'on_expiry', 'window', 'history', 'min_claim_ttl', 'redelivery', 'limits',
+    'dedup')
 redis.call('HSET', queue, 'metadata', metadata, unpack(ARGV, rest))
 return 'updated'
