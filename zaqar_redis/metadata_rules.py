@@ -13,14 +13,14 @@ from zaqar_redis import errors, retry_policies, rules
 
 #: Messages of a topic's history: some 600 MB of one Redis, if they are small.
 HISTORY_SIZE_MAX = 1_000_000
+#: Seconds; the default is that of SQS.
+DEDUP_WINDOW, DEDUP_WINDOW_MAX = 300, 7 * 86400
 
 #: What may happen to a message that expires, beside its deletion.
 ON_EXPIRY = ("alarm", "dead_letter")
 
 #: What happens to a post to a full queue.
 OVERFLOWS = ("reject", "drop_oldest", "dead_letter")
-#: Seconds; the default is that of SQS.
-DEDUP_WINDOW, DEDUP_WINDOW_MAX = 300, 7 * 86400
 #: What may be paused.
 PAUSES = ("posts", "claims", "all")
 
@@ -52,9 +52,9 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
         "_dead_letter_queue_messages_ttl": (rules.TTL_MIN, limits.max_message_ttl),
         "_max_claim_count": (0, rules.INTEGER_MAX),
         "_idempotency_window": (1, limits.max_idempotency_window),
+        "_dedup_window": (1, DEDUP_WINDOW_MAX),
         "_min_claim_ttl": (1, rules.CLAIM_TTL_MIN),
         "_max_messages": (1, rules.INTEGER_MAX),
-        "_dedup_window": (1, DEDUP_WINDOW_MAX),
     }
     for name, (least, most) in ranges.items():
         _check_integer(metadata, name, least, most)

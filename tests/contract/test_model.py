@@ -27,6 +27,7 @@ from tests.support.tiers import in_gate
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script
+from zaqar_redis.message_fields import DEDUP_ID
 from zaqar_redis.records import IdempotencyKey, Message, NewMessage
 from zaqar_redis.storage.redis import RedisDriver, identity
 
@@ -164,6 +165,25 @@ class ModelComparison(RuleBasedStateMachine):
         self, queue: str, messages: list[NewMessage], idempotency_key: IdempotencyKey | None
     ) -> tuple[str, ...]:
         return self.store.send(messages, queue, idempotency_key=idempotency_key).ids
+
+    @rule(
+        queue=QUEUES,
+        dedup_ids=st.lists(st.sampled_from("abc"), min_size=1, max_size=4),
+        ttl=SECONDS,
+    )
+    def post_identified(self, queue: str, dedup_ids: list[str], ttl: int) -> None:
+        messages = [
+            NewMessage(json.dumps(each).encode(), ttl=ttl, attributes={DEDUP_ID: each}, dedup="")
+            for each in dedup_ids
+        ]
+        ranks = self.model.post_identified(queue, dedup_ids, ttl)
+        try:
+            ids = self.send(queue, messages, None)
+        except errors.QueueFull:
+            assert ranks is None
+            return
+        assert [identity.parse_message_id(each)[1] for each in ids] == ranks
+        self.ids.setdefault(queue, {}).update(zip(ranks or [], ids, strict=True))
 
     @rule(sent=retries)
     def post_again(

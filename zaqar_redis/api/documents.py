@@ -202,7 +202,7 @@ def _checksum(body: bytes) -> bytes:
 def posted(queue: str, result: PostResult) -> bytes:
     base = f"{rules.path_of(queue)}/messages/"
     resources = [base + id for id in result.ids]
-    return encode(schemas.PostedOut(resources, result.duplicates or msgspec.UNSET))
+    return encode(schemas.PostedOut(resources, list(result.duplicates) or msgspec.UNSET))
 
 
 def message(queue: str, record: Message, wanted: MessageDetails) -> bytes:

@@ -255,7 +255,7 @@ class QueuePageOut(Document):
 class PostedOut(Document):
     resources: Annotated[list[_MessagePath], about("In the order of the request.", minItems=1)]
     duplicates: Annotated[
-        Sequence[int] | UnsetType,
+        list[int] | UnsetType,
         about(
             "Places in `messages`, from 0, of those that had been posted before; their resources "
             "are those of the first ones."

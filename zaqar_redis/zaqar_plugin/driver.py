@@ -42,11 +42,11 @@ _SETTINGS = (
     "_dead_letter_queue_messages_ttl",
     "_on_expiry",
     "_redelivery_delay",
+    "_content_dedup",
+    "_dedup_window",
     "_max_messages",
     "_overflow",
     "_paused",
-    "_content_dedup",
-    "_dedup_window",
 )
 _MESSAGE_STORES = [options.store_options("message", scheme) for scheme in options.SCHEMES]
 _MANAGEMENT_STORES = [options.store_options("management", scheme) for scheme in options.SCHEMES]

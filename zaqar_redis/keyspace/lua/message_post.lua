@@ -34,8 +34,9 @@ if idempotency_key ~= '' and known[1] then
 end
 --#include admit
 local values, skip, duplicates, named = ARGV, rest - 1, ''
-local dedup_window = known[10] and tonumber(string.match(known[10], '^%d+')) or 300000  -- ms
-if dedups ~= '-' and (dedups ~= '' or known[10]) then
+local dedup_rule = known[10]
+local dedup_window = dedup_rule and tonumber(string.match(dedup_rule, '^%d+')) or 300000  -- ms
+if dedups ~= '-' and (dedups ~= '' or dedup_rule) then
 --#include dedup
     if #values == skip then  -- all are duplicates
         local first, count, soonest, noted = 0, 0, tonumber(known[6] or now), known[6]

@@ -3,7 +3,7 @@
 -- of each other one.
 local SIZE = 16  -- of a digest
 local NONE = string.rep('\0', SIZE)
-local by_content = string.sub(known[10] or '', -1) == '1'
+local by_content = string.sub(dedup_rule or '', -1) == '1'
 if by_content and dedups == '' then
     return {'unidentified'}
 elseif dedups ~= '' then
