@@ -1,6 +1,6 @@
--- Keep the messages in `values` that were not posted within the dedup window. `named` gets their
--- records (name and record of each), `duplicates` the place in the request, from 0, and the rank
--- of each other one.
+-- Keep those messages in `values` that were not posted within the dedup window; as for append.lua.
+-- `named` gets their records (name and record of each), `duplicates` the place in the request,
+-- from 0, and the rank of each other one.
 local SIZE = 16  -- of a digest
 local NONE = string.rep('\0', SIZE)
 local by_content = string.sub(dedup_rule or '', -1) == '1'
@@ -8,6 +8,7 @@ if by_content and dedups == '' then
     return {'unidentified'}
 elseif dedups ~= '' then
 --#include lookup_record
+    local given, before = values, skip
     values, skip, named = {}, 0, {}
     local last_rank, new, repeated = redis.call('HGET', queue, 'rank') or 0, {}, {}
     for place = 0, #dedups / SIZE - 1 do
@@ -24,8 +25,8 @@ elseif dedups ~= '' then
         if rank then
             repeated[#repeated + 1] = place .. ' ' .. rank
         else
-            for at = rest + 3 * place, rest + 3 * place + 2 do
-                values[#values + 1] = ARGV[at]
+            for at = before + 3 * place + 1, before + 3 * place + 3 do
+                values[#values + 1] = given[at]
             end
             if name ~= NONE then
                 new[name] = string.format('%.0f', last_rank + #values / 3)
