@@ -69,19 +69,28 @@ def post(
         raise errors.DedupIdsRequired
     stored_epoch, first, count, repeated, _ = answer
     epoch = stored_epoch.decode()
-    ranks: Iterable[int] = range(first, first + count)
-    duplicates = list(map(int, repeated.split())) if repeated else ()
-    if duplicates:
-        ranks = list(ranks)
-        for place, rank in zip(duplicates[::2], duplicates[1::2], strict=True):
-            ranks.insert(place, rank)
+    ranks: Sequence[int] = range(first, first + count)
+    places: Sequence[int] = ()
+    if repeated:
+        ranks, places = _with_duplicates(ranks, repeated)
     return PostResult(
         ids=identity.message_ids(epoch, ranks),
         replayed=outcome == b"replayed",
         epoch=epoch,
         rank=first,
-        duplicates=duplicates[::2],
+        duplicates=places,
     )
+
+
+def _with_duplicates(new: Iterable[int], repeated: bytes) -> tuple[list[int], list[int]]:
+    """Returns the ranks of all messages, and the places of duplicates.
+
+    *repeated*: place and rank of each of these, in order.
+    """
+    ranks, numbers = list(new), list(map(int, repeated.split()))
+    for place, rank in zip(numbers[::2], numbers[1::2], strict=True):
+        ranks.insert(place, rank)
+    return ranks, numbers[::2]
 
 
 def _dedups(drafts: Sequence[NewMessage]) -> bytes:
