@@ -234,7 +234,7 @@ class Stats(Record, frozen=True):
     claimed: int = 0
     oldest: Message | None = None
     newest: Message | None = None
-    #: how many idempotency keys are stored
+    #: how many idempotency keys and dedup ids are stored
     idempotency_records: int = 0
     #: of those that are not claimed
     delayed: int = 0

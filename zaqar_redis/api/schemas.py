@@ -223,7 +223,7 @@ class StatsOut(Document):
         CountsOut, about(dependentRequired={"oldest": ["newest"], "newest": ["oldest"]})
     ]
     idempotency_records: Annotated[
-        _PositiveCount | UnsetType, about("Stored keys; absent if there are none.")
+        _PositiveCount | UnsetType, about("Stored keys and dedup ids; absent if there are none.")
     ] = UNSET
     counters: Annotated[
         CountersOut | UnsetType, about("Since the queue was created; with `detailed`.")
