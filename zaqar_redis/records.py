@@ -105,15 +105,6 @@ class PostedBatch(Record, frozen=True):
     messages: Sequence[Message]
 
 
-class HistoryPage(Record, frozen=True):
-    """Messages of a queue, its epoch, and the last rank that it gave."""
-
-    #: of a queue that does not exist: the reserved one (for a day), or empty
-    epoch: str
-    rank: int = 0
-    messages: Sequence[Message] = ()
-
-
 class PostResult(Record, frozen=True):
     """The ids of posted messages, in the order of the request."""
 
