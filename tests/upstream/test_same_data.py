@@ -83,7 +83,7 @@ def test_topics(services: tuple[RestClient, RestClient]) -> None:
 
 
 def test_duplicates(services: tuple[RestClient, RestClient]) -> None:
-    one, other = services
+    one, _ = services
     one.ask("PUT", "/queues/once", {"_content_dedup": True})
     [first] = one.post("once", "body")
     for number, service in enumerate(services):
