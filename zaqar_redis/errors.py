@@ -466,5 +466,9 @@ class EncryptionRequired(Exception):
     """The queue wants encrypted bodies, and these are not."""
 
 
+class DedupIdsRequired(Exception):
+    """The queue identifies messages by their bodies, and not all of these have a `dedup`."""
+
+
 class BadConfiguration(Exception):
     """An option or a URI cannot be used; the text names it."""

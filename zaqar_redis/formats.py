@@ -42,7 +42,8 @@ CHANGES = (
     FormatChange(
         3,
         1,
-        "leases of single messages, the fields min_claim_ttl, redelivery and limits of queues",
+        "leases of single messages, the fields min_claim_ttl, redelivery, limits and dedup of "
+        "queues, records of what identifies messages",
     ),
     FormatChange(4, 4, "priorities and ordered groups: the keys order and groups of queues"),
 )

@@ -7,27 +7,35 @@ filters, to dead-letter queues and back.  `traceparent` is another such attribut
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from typing import Any
 
-from zaqar_redis import errors
-from zaqar_redis.records import Attributes
+import msgspec
 
-GROUP, PRIORITY = "_group", "_priority"
+from zaqar_redis import errors
+from zaqar_redis.records import Attributes, NewMessage
+
+GROUP, PRIORITY, DEDUP_ID = "_group", "_priority", "_dedup_id"
 #: A field's name in documents, by that of its attribute.
-FIELDS = {PRIORITY: "priority", GROUP: "group"}
+FIELDS = {PRIORITY: "priority", GROUP: "group", DEDUP_ID: "dedup_id"}
 #: Bytes: those of a MessageGroupId of SQS, which is ASCII.
 GROUP_MAX = 128
 PRIORITY_MAX = 31
+#: Bytes: those of a MessageDeduplicationId of SQS.
+DEDUP_ID_MAX = 128
 
 
-def with_fields(attributes: Attributes, group: str | None, priority: int | None) -> Attributes:
-    """Returns attributes with the fields that are not None, which come first."""
-    given: dict[str, Any] = {}
-    if priority is not None:
-        given[PRIORITY] = priority
-    if group is not None:
-        given[GROUP] = group
-    return {**attributes, **given}
+def with_fields(
+    attributes: Attributes,
+    *,
+    group: str | None = None,
+    priority: int | None = None,
+    dedup_id: str | None = None,
+) -> Attributes:
+    """Returns attributes with those fields that are not None."""
+    given = {GROUP: group, PRIORITY: priority, DEDUP_ID: dedup_id}
+    return {**attributes, **{name: value for name, value in given.items() if value is not None}}
 
 
 def first(attributes: Attributes) -> Attributes:
@@ -43,12 +51,31 @@ def shown(attributes: Attributes) -> dict[str, Any]:
 
 def check(attributes: Attributes) -> None:
     """Raises BadRequest."""
-    group, priority = attributes.get(GROUP, "x"), attributes.get(PRIORITY, 0)
-    if not (
-        isinstance(group, str) and group.isprintable() and 0 < len(group.encode()) <= GROUP_MAX
-    ):
-        raise errors.BadRequest(
-            why=f'"group" must be 1 to {GROUP_MAX} bytes of text without control characters.'
-        )
+    for name, most in ((GROUP, GROUP_MAX), (DEDUP_ID, DEDUP_ID_MAX)):
+        text = attributes.get(name, "x")
+        if not (isinstance(text, str) and text.isprintable() and 0 < len(text.encode()) <= most):
+            raise errors.BadRequest(
+                why=f'"{FIELDS[name]}" must be 1 to {most} bytes of text without control '
+                "characters."
+            )
+    priority = attributes.get(PRIORITY, 0)
     if type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:
         raise errors.BadRequest(why=f'"priority" must be an integer from 0 to {PRIORITY_MAX}.')
+
+
+def dedup_name(message: NewMessage) -> str:
+    """Returns that by which a queue recognises a message that is repeated; empty: nothing."""
+    return message.dedup or str((message.attributes or {}).get(DEDUP_ID, ""))
+
+
+def identified(drafts: Sequence[NewMessage], plain: Sequence[NewMessage]) -> list[NewMessage]:
+    """Returns drafts that the bodies of *plain*, the same before encryption, identify.
+
+    Those with a dedup id keep it.  As in SQS, the others have the SHA-256 of the body for one.
+    """
+    return [
+        msgspec.structs.replace(
+            draft, dedup=dedup_name(draft) or hashlib.sha256(given.body).hexdigest()
+        )
+        for draft, given in zip(drafts, plain, strict=True)
+    ]

@@ -13,6 +13,8 @@ from zaqar_redis import errors, retry_policies, rules
 
 #: Messages of a topic's history: some 600 MB of one Redis, if they are small.
 HISTORY_SIZE_MAX = 1_000_000
+#: Seconds; the default is that of SQS.
+DEDUP_WINDOW, DEDUP_WINDOW_MAX = 300, 7 * 86400
 
 #: What may happen to a message that expires, beside its deletion.
 ON_EXPIRY = ("alarm", "dead_letter")
@@ -61,6 +63,7 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
         "_dead_letter_queue_messages_ttl": (rules.TTL_MIN, limits.max_message_ttl),
         "_max_claim_count": (0, rules.INTEGER_MAX),
         "_idempotency_window": (1, limits.max_idempotency_window),
+        "_dedup_window": (1, DEDUP_WINDOW_MAX),
         "_min_claim_ttl": (1, rules.CLAIM_TTL_MIN),
         "_max_messages": (1, rules.INTEGER_MAX),
     }
@@ -97,10 +100,10 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
         )
     retry_policies.retry_policy(metadata.get("_retry_policy"))
     retry_policies.redelivery_delay(metadata.get("_redelivery_delay"), limits.max_message_delay)
-    encrypt = metadata.get("_enable_encrypt_messages")
-    if encrypt is not None and not isinstance(encrypt, bool):
-        raise errors.BadRequest(why='The value of "_enable_encrypt_messages" must be a boolean.')
-    if encrypt and not can_encrypt:
+    for name in ("_enable_encrypt_messages", "_content_dedup"):
+        if not isinstance(metadata.get(name), bool | None):
+            raise errors.BadRequest(why=f'The value of "{name}" must be a boolean.')
+    if metadata.get("_enable_encrypt_messages") and not can_encrypt:
         raise errors.BadRequest(
             why='"_enable_encrypt_messages" needs the option [transport] '
             "message_encryption_key, which the operator has not set."

@@ -52,6 +52,8 @@ class NewMessage(Record, frozen=True):
     attributes: Attributes | None = None
     #: how often subscriptions have forwarded it from queue to queue, 15 at most
     hops: int = 0
+    #: what identifies it; empty: its dedup id, if it has one; None: it is never a duplicate
+    dedup: str | None = None
 
 
 class Message(Record, frozen=True):
@@ -103,15 +105,6 @@ class PostedBatch(Record, frozen=True):
     messages: Sequence[Message]
 
 
-class HistoryPage(Record, frozen=True):
-    """Messages of a queue, its epoch, and the last rank that it gave."""
-
-    #: of a queue that does not exist: the reserved one (for a day), or empty
-    epoch: str
-    rank: int = 0
-    messages: Sequence[Message] = ()
-
-
 class PostResult(Record, frozen=True):
     """The ids of posted messages, in the order of the request."""
 
@@ -121,6 +114,8 @@ class PostResult(Record, frozen=True):
     #: of the queue, and below the rank of the first message; from stores that have these
     epoch: str = ""
     rank: int = 0
+    #: places in the request of those that had been posted before, whose ids these are
+    duplicates: Sequence[int] = ()
 
 
 class Lease(Record, frozen=True):
@@ -230,7 +225,7 @@ class Stats(Record, frozen=True):
     claimed: int = 0
     oldest: Message | None = None
     newest: Message | None = None
-    #: how many idempotency keys are stored
+    #: how many idempotency keys and dedup ids are stored
     idempotency_records: int = 0
     #: of those that are not claimed
     delayed: int = 0

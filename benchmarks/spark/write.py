@@ -93,6 +93,7 @@ def _packed(messages: int) -> bytes:
         idempotency_key="",
         fingerprint="",
         window=0,
+        dedups=posting.NEVER_DUPLICATES,
     )
     command: Any = call.command()  # hiredis' type hint allows one element only
     return bytes(hiredis.pack_command(command))

@@ -84,6 +84,14 @@ def test_attributes_of_messages_are_posted_and_shown(project_shell: CommandLine)
     assert "attributes" in project_shell.refused(*post, "a=true")
 
 
+def test_duplicates_are_noticed(project_shell: CommandLine) -> None:
+    post = ("message", "post", "orders", "a", "--dedup-id", "7")
+    (posted,) = project_shell.shown(*post)
+    assert project_shell.notices(*post) == "zaqar-redis: 1 had been posted before\n"
+    assert project_shell.shown(*post) == [posted]
+    assert len(project_shell.shown("message", "list", "orders")) == 1
+
+
 def test_queues_are_listed_shown_purged_and_deleted(shell: CommandLine) -> None:
     for name in ("q01", "q00"):
         shell.done("message", "post", name, "x")

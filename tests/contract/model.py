@@ -61,6 +61,8 @@ class ModelQueue:
     last_rank: int = 0
     entries: dict[int, ModelMessage] = field(default_factory=dict)
     leases: dict[str, ModelClaim] = field(default_factory=dict)
+    #: rank of the message that has a dedup id, and until when others with it are duplicates
+    identified: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 class ReferenceModel:
@@ -153,6 +155,18 @@ class ReferenceModel:
             priority=priority,
         )
         return queue.last_rank
+
+    def post_identified(self, name: str, dedup_ids: list[str], ttl: int) -> list[int] | None:
+        """Returns the ranks, some of older messages; None: there is no room for the others."""
+        queue = self.queues.setdefault(name, ModelQueue())
+        known = {each for each, (_, end) in queue.identified.items() if end > self.now}
+        new = set(dedup_ids) - known
+        if new and not self.make_room(name, len(new)):
+            return None
+        for each in dict.fromkeys(dedup_ids):
+            if each in new:
+                queue.identified[each] = self.post(name, each, ttl, None), self.now + 300_000
+        return [queue.identified[each][0] for each in dedup_ids]
 
     def take(self, name: str, limit: int) -> list[ModelMessage]:
         """Returns the oldest claimable messages; dead-letters those claimed too often first."""

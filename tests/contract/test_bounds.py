@@ -71,6 +71,13 @@ def _post_with_keys(store: BlockingStore, number: int) -> None:
         store.post("", idempotency_key=IdempotencyKey(UUID.format(each), bytes(16), 600_000))
 
 
+def _post_identified(store: BlockingStore, number: int) -> None:
+    messages = [NewMessage(b'""', ttl=60, dedup=UUID.format(each)) for each in range(number)]
+    store.messages.post(
+        store.project, "q", messages, client=UUID.format(0), default_ttl=60, size=0
+    ).run()
+
+
 def _claim(store: BlockingStore, number: int) -> None:
     store.post(*[""] * number, ttl=3600)
     for _ in range(number):
@@ -141,6 +148,7 @@ SWEPT = {
     "message": BoundedRecord(_post, _MESSAGE, 60),
     "claim": BoundedRecord(_claim, ("claims", "leases", "holds", "claimed"), 60),
     "idempotency record": BoundedRecord(_post_with_keys, _RECORDS, 1200, 600),
+    "record of a dedup id": BoundedRecord(_post_identified, _RECORDS[:1], 600, 300),
     "dead letter received": BoundedRecord(_dead_letter, _DEAD_LETTERS, 2 * 86_400, 86_400),
     "dead letter redriven": BoundedRecord(_redrive, _DEAD_LETTERS, 2 * 86_400, 86_400),
     "ledger entry": BoundedRecord(_write, ("ledger", "ledger_ends"), 90 * 86_400),

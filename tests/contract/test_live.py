@@ -28,9 +28,9 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.pool_records import Pool
-from zaqar_redis.records import HistoryPage, Message, NewMessage, PostedBatch
+from zaqar_redis.records import Message, NewMessage, PostedBatch
 from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
-from zaqar_redis.storage.watched import Live
+from zaqar_redis.storage.watched import HistoryPage, Live
 
 pytestmark = pytest.mark.usefixtures("patient")
 

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
-    RuleBasedStateMachine,
     consumes,
     invariant,
     multiple,
@@ -21,20 +18,17 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.contract.model import ModelMessage, ModelQueue, ReferenceModel
-from tests.support.stores import ContractStore, findings
+from tests.contract.compared import NAMES, ComparedStore, seen
+from tests.support.stores import ContractStore
 from tests.support.tiers import in_gate
 from zaqar_redis import errors, message_fields
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script
-from zaqar_redis.records import IdempotencyKey, Message, NewMessage
+from zaqar_redis.message_fields import DEDUP_ID
+from zaqar_redis.records import IdempotencyKey, NewMessage
 from zaqar_redis.storage.redis import RedisDriver, identity
 
 _CHECK = Script("check_queue")
-NAMES = (
-    *("plain", "delayed", "strict", "dead", "backing", "full", "narrow"),
-    *("ranked", "aging", "lines", "both"),
-)
 QUEUES = st.sampled_from(NAMES)
 SECONDS = st.sampled_from([60, 61, 90, 120, 300])
 CLAIM_SECONDS = st.sampled_from([5, 60, 61, 120, 300])
@@ -43,106 +37,11 @@ GROUPS = st.sampled_from(["", "a", "b", "ab"])
 PRIORITIES = st.sampled_from([0, 0, 1, 3])
 
 
-def _seen(message: Message) -> tuple[Any, ...]:
-    return (
-        message.rank,
-        json.loads(message.body),
-        message.created,
-        message.ttl,
-        message.expires,
-        message.delay,
-        message.claim_id,
-        message.origin,
-        message_fields.shown(message.attributes or {}),
-    )
-
-
-class ModelComparison(RuleBasedStateMachine):
+class ModelComparison(ComparedStore):
     """A state machine whose rules apply one operation to the store and to the model."""
 
-    store: ContractStore
     claims = Bundle("claims")
     retries = Bundle("retries")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.store.reset()  # the checker reads the whole store
-        self.store.project = f"model-{uuid.uuid4()}"
-        self.model = ReferenceModel()
-        self.model.now = self.store.clock.now
-        self.number = 0
-        self.ids: dict[str, dict[int, str]] = {}
-        self.prepare("delayed", delay=45)
-        self.prepare("strict", most=2, dead_queue="dead", dead_ttl=100, redelivery=7)
-        self.prepare("backing", redelivery=20)
-        self.prepare("full", limit=4)
-        self.prepare("narrow", limit=5, drops=True)
-        self.prepare("ranked", limit=8, drops=True, step=2**48)
-        self.prepare("aging", step=2)
-        self.prepare("lines", most=2, dead_queue="dead", redelivery=20, ordered=True)
-        self.prepare("both", step=2**48, ordered=True)
-
-    def prepare(
-        self,
-        name: str,
-        delay: int = 0,
-        most: int | None = None,
-        dead_queue: str = "",
-        dead_ttl: int | None = None,
-        redelivery: int = 0,
-        limit: int = 0,
-        drops: bool = False,
-        step: int = 0,
-        ordered: bool = False,
-    ) -> None:
-        self.model.queues[name] = ModelQueue(
-            delay, most, dead_queue, dead_ttl, redelivery, limit, drops, step, ordered
-        )
-        growing = {"minimum_delay": redelivery, "backoff_function": "linear"}
-        self.store.create(
-            name,
-            _default_message_delay=delay,
-            _max_claim_count=most,
-            _dead_letter_queue=dead_queue or None,
-            _dead_letter_queue_messages_ttl=dead_ttl,
-            _redelivery_delay=growing if redelivery else None,
-            _max_messages=limit or None,
-            _overflow="drop_oldest" if drops else None,
-            _priorities="strict" if step == 2**48 else step or None,
-            _group_mode="ordered" if ordered else None,
-        )
-
-    def teardown(self) -> None:
-        """Checks that the stored data are consistent."""
-        assert findings(self.store) == []
-        self.store.reset()
-
-    def view(self, entries: Iterable[ModelMessage]) -> list[tuple[Any, ...]]:
-        return [
-            (
-                entry.rank,
-                entry.body,
-                entry.created,
-                entry.ttl,
-                entry.expires,
-                entry.delay,
-                entry.claim if self.model.is_held(entry) else None,
-                entry.origin,
-                {
-                    **({"priority": entry.priority} if entry.priority else {}),
-                    **({"group": entry.group} if entry.group else {}),
-                },
-            )
-            for entry in entries
-        ]
-
-    def some_id(self, queue: str, rank: int) -> str:
-        """Returns an id of the queue; its message may have been deleted or never existed."""
-        known = self.ids.get(queue)
-        if not known:
-            return str(uuid.UUID(int=rank))
-        epoch, _ = identity.parse_message_id(next(iter(known.values())))
-        return identity.message_id(identity.prefix(epoch), rank)
 
     @rule(seconds=st.sampled_from([0.001, 1, 29.999, 30, 60, 61, 120]))
     def time_passes(self, seconds: float) -> None:
@@ -172,7 +71,10 @@ class ModelComparison(RuleBasedStateMachine):
                 body=json.dumps(body).encode(),
                 ttl=ttl,
                 delay=delay,
-                attributes=message_fields.with_fields({}, group or None, priority or None) or None,
+                attributes=message_fields.with_fields(
+                    {}, group=group or None, priority=priority or None
+                )
+                or None,
             )
             for body, ttl, (group, priority) in zip(bodies, ttls, labels, strict=False)
         ]
@@ -196,6 +98,25 @@ class ModelComparison(RuleBasedStateMachine):
     ) -> tuple[str, ...]:
         return self.store.send(messages, queue, idempotency_key=idempotency_key).ids
 
+    @rule(
+        queue=QUEUES,
+        dedup_ids=st.lists(st.sampled_from("abc"), min_size=1, max_size=4),
+        ttl=SECONDS,
+    )
+    def post_identified(self, queue: str, dedup_ids: list[str], ttl: int) -> None:
+        messages = [
+            NewMessage(json.dumps(each).encode(), ttl=ttl, attributes={DEDUP_ID: each}, dedup="")
+            for each in dedup_ids
+        ]
+        ranks = self.model.post_identified(queue, dedup_ids, ttl)
+        try:
+            ids = self.send(queue, messages, None)
+        except errors.QueueFull:
+            assert ranks is None
+            return
+        assert [identity.parse_message_id(each)[1] for each in ids] == ranks
+        self.ids.setdefault(queue, {}).update(zip(ranks or [], ids, strict=True))
+
     @rule(sent=retries)
     def post_again(
         self, sent: tuple[str, list[NewMessage], IdempotencyKey, tuple[str, ...]]
@@ -216,7 +137,7 @@ class ModelComparison(RuleBasedStateMachine):
     def claim(self, queue: str, ttl: int, grace: int, limit: int) -> Any:
         taken = self.store.claim(limit, queue=queue, ttl=ttl, grace=grace)
         entries = self.model.claim(queue, taken.claim_id or "", ttl, grace, limit)
-        assert [_seen(message) for message in taken.messages] == self.view(entries)
+        assert [seen(message) for message in taken.messages] == self.view(entries)
         assert [message.claim_count for message in taken.messages] == [e.count for e in entries]
         assert bool(taken.claim_id) == bool(entries)
         return (queue, taken.claim_id) if taken.claim_id else multiple()
@@ -238,7 +159,7 @@ class ModelComparison(RuleBasedStateMachine):
         if found and lease:
             assert (found.ttl, found.age) == (lease.ttl, (self.model.now - lease.start) // 1000)
             held = self.model.held(queue, claim)
-            assert [_seen(message) for message in found.messages] == self.view(held)
+            assert [seen(message) for message in found.messages] == self.view(held)
 
     @rule(
         claimed=claims,
@@ -262,22 +183,6 @@ class ModelComparison(RuleBasedStateMachine):
         ranks, ids = self.some_of(queue, claim, places)
         released = self.store.release_some(claim, *ids, delay=delay, queue=queue)
         assert self.ranks_of(released) == self.model.release(queue, claim, ranks, delay)
-
-    def some_of(self, queue: str, claim: str, places: list[int]) -> tuple[list[int], list[str]]:
-        """Returns ranks that the claim got, or one that it did not, and their ids."""
-        known = self.model.queues.get(queue)
-        lease = known.leases.get(claim) if known else None
-        got = lease.ranks if lease else []
-        ranks = [got[place] for place in places if place < len(got)] or [1]
-        return (
-            ranks if self.ids.get(queue) else [],
-            [self.some_id(queue, rank) for rank in ranks],
-        )
-
-    def ranks_of(self, ids: Iterable[str] | None) -> list[int] | None:
-        if ids is None:
-            return None
-        return sorted(identity.parse_message_id(each)[1] for each in ids)
 
     @rule(claimed=consumes(claims))
     def release(self, claimed: tuple[str, str]) -> None:
@@ -334,7 +239,7 @@ class ModelComparison(RuleBasedStateMachine):
             and (claimed or not self.model.is_held(entry))
             and (delayed or not self.model.is_delayed(queue, entry))
         ][:limit]
-        assert [_seen(message) for message in page.items] == self.view(entries)
+        assert [seen(message) for message in page.items] == self.view(entries)
         for message in page.items:
             self.ids.setdefault(queue, {})[message.rank] = message.id
 
@@ -344,7 +249,7 @@ class ModelComparison(RuleBasedStateMachine):
         alive = {entry.rank: entry for entry in self.model.alive(queue)}
         known = self.ids.get(queue)
         wanted = [alive[rank] for rank in ranks if rank in alive] if known else []
-        assert [_seen(message) for message in found] == self.view(wanted)
+        assert [seen(message) for message in found] == self.view(wanted)
 
     @rule(queue=QUEUES, sure=st.integers(0, 9))
     def purge(self, queue: str, sure: int) -> None:
@@ -406,7 +311,7 @@ class ModelComparison(RuleBasedStateMachine):
             held = [entry for entry in alive if self.model.is_held(entry)]
             assert (stats.total, stats.claimed) == (len(alive), len(held))
             ends = [stats.oldest, stats.newest] if stats.oldest and stats.newest else []
-            assert [_seen(end) for end in ends] == self.view(alive[:1] + alive[-1:])
+            assert [seen(end) for end in ends] == self.view(alive[:1] + alive[-1:])
 
 
 @pytest.mark.timeout(600)  # up to a minute of work, for a machine that does nothing else

@@ -35,9 +35,10 @@ from zaqar_redis import errors, rules
 from zaqar_redis.keyspace import blocking, keys
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Call, RedisCommand
+from zaqar_redis.message_fields import DEDUP_ID
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.pool_records import Job, Move, Pool
-from zaqar_redis.records import IdempotencyKey, Lease, LockKind, Message
+from zaqar_redis.records import IdempotencyKey, Lease, LockKind, Message, NewMessage
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.deliveries import DeliveryCount, SettledDeliveries
 from zaqar_redis.storage.move.copy import CopyLive, copy_messages
@@ -131,6 +132,18 @@ def left_over(store: PooledContractStore, queue: str = "q") -> list[str]:
     for slot in ("sweep_index", "delivery_index"):
         found[slot] = ("ZSCORE", getattr(of_queue, slot), of_queue.queue[4:-1])
     return [slot for slot, words in found.items() for answer in store.command(*words) if answer]
+
+
+def test_moved_queue_recognises_duplicates(pools: PooledContractStore) -> None:
+    pools.create(_dedup_window=3600)
+    message = NewMessage(b'"x"', ttl=TTL, attributes={DEDUP_ID: "a"}, dedup="")
+    first = pools.send([message])
+    move_queue(pools, pools.other_pool())
+    pools.clock.tick(3599)
+    again = pools.send([message])
+    assert (again.ids, list(again.duplicates)) == (first.ids, [0])
+    pools.clock.tick(1)
+    assert not pools.send([message]).duplicates
 
 
 def test_queue_moves_with_all_its_data(pools: PooledContractStore) -> None:

@@ -24,7 +24,9 @@ def _post(store: ContractStore, *labelled: str, **more: Any) -> tuple[str, ...]:
     for text in labelled:
         body, _, priority = text.partition(":")
         group = body[0] if body[1:].isdigit() else None
-        attributes = message_fields.with_fields({}, group, int(priority) if priority else None)
+        attributes = message_fields.with_fields(
+            {}, group=group, priority=int(priority) if priority else None
+        )
         messages.append(
             NewMessage(body=b'"%b"' % body.encode(), ttl=TTL, attributes=attributes, **more)
         )
@@ -227,7 +229,7 @@ def test_groups_may_have_any_names(store: ContractStore) -> None:
                 NewMessage(
                     body=b'"%d"' % number,
                     ttl=TTL,
-                    attributes={"x": 1} | message_fields.with_fields({}, group, None),
+                    attributes={"x": 1} | {message_fields.GROUP: group},
                     checksum=b"0" * 16,
                     origin="other",
                 )

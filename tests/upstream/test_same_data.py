@@ -82,6 +82,16 @@ def test_topics(services: tuple[RestClient, RestClient]) -> None:
     one.ask("DELETE", "/queues/news")
 
 
+def test_duplicates(services: tuple[RestClient, RestClient]) -> None:
+    one, _ = services
+    one.ask("PUT", "/queues/once", {"_content_dedup": True})
+    [first] = one.post("once", "body")
+    for number, service in enumerate(services):
+        [again, new] = service.post("once", "body", number)
+        assert (again, new != first) == (first, True)
+    assert len(one.listed("once")) == 3
+
+
 def test_delays(services: tuple[RestClient, RestClient]) -> None:
     one, other = services
     one.ask("PUT", "/queues/late", {"_default_message_delay": 300})

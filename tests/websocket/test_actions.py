@@ -355,3 +355,15 @@ def test_integer_beyond_64_bits_comes_as_json_to_a_client_of_messagepack(
     text_peer.send({"action": "message_delete_many", "headers": text_peer.headers, "body": body})
     text_peer.binary = False
     assert text_peer.receive()["body"]["messages"][0]["body"] == 2**70
+
+
+def test_duplicates_are_named(peer: ApiPeer) -> None:
+    messages = [{"body": 1, "ttl": 300, "dedup_id": "a"}, {"body": 2, "ttl": 300}]
+    first, again = (
+        peer.ask("message_post", queue_name="q", messages=messages).body for _ in range(2)
+    )
+    assert set(first) == {"message_ids"}
+    assert again["duplicates"] == [0]
+    assert again["message_ids"][0] == first["message_ids"][0]
+    shown = peer.ask("message_list", queue_name="q", echo=True).body["messages"]
+    assert [each.get("dedup_id") for each in shown] == ["a", None, None]

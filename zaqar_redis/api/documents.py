@@ -80,20 +80,23 @@ def drafts(document: PostIn, with_checksum: bool, traceparent: str = "") -> list
             delay=item.delay,
             deliver_at=None if item.deliver_at is None else schedules.parse(item.deliver_at, place),
             checksum=_checksum(body) if with_checksum else b"",
-            attributes=_given_attributes(item, of_request)
-            if item.attributes or item.group is not None or item.priority is not None
-            else of_request,
+            attributes=of_request
+            if (item.attributes, item.group, item.priority, item.dedup_id) == (None,) * 4
+            else _given_attributes(item, of_request),
+            dedup="",
         )
         for place, item in enumerate(document.messages)
     ]
 
 
 def _given_attributes(item: schemas.MessageIn, of_request: Attributes | None) -> Attributes:
-    values = {
+    values = dict(of_request or {}) | {
         name: value.binary if isinstance(value, schemas.BinaryIn) else value
         for name, value in (item.attributes or {}).items()
     }
-    return message_fields.with_fields({**(of_request or {}), **values}, item.group, item.priority)
+    return message_fields.with_fields(
+        values, group=item.group, priority=item.priority, dedup_id=item.dedup_id
+    )
 
 
 def purged_types(document: PurgeIn) -> list[str]:
@@ -192,9 +195,9 @@ def _checksum(body: bytes) -> bytes:
 # -- out -------------------------------------------------------------------
 
 
-def posted(queue: str, ids: Sequence[str]) -> bytes:
+def posted(queue: str, ids: Sequence[str], duplicates: Sequence[int]) -> bytes:
     base = f"{rules.path_of(queue)}/messages/"
-    return encode(schemas.PostedOut([base + id for id in ids]))
+    return encode(schemas.PostedOut([base + id for id in ids], list(duplicates) or msgspec.UNSET))
 
 
 def message(queue: str, record: Message, wanted: MessageDetails) -> bytes:

@@ -117,6 +117,16 @@ _REDELIVERY_DELAY = {
         ),
     },
 }
+_CONTENT_DEDUP = _attribute(
+    "boolean", "Whether its body identifies a message without a `dedup_id`.", default=False
+)
+_DEDUP_WINDOW = _attribute(
+    "integer",
+    "Seconds for which a message that is posted again is a duplicate.",
+    minimum=1,
+    maximum=metadata_rules.DEDUP_WINDOW_MAX,
+    default=metadata_rules.DEDUP_WINDOW,
+)
 _MAX_MESSAGES = _attribute(
     "integer", "Messages that the queue may have.  Else any number.", minimum=1
 )
@@ -149,6 +159,8 @@ _PRIORITIES = {
 #: Those that the service uses, by name.
 ATTRIBUTES = _RESERVED | {
     "_idempotency_window": _WINDOW,
+    "_content_dedup": _CONTENT_DEDUP,
+    "_dedup_window": _DEDUP_WINDOW,
     "_on_expiry": _ON_EXPIRY,
     "_retry_policy": RETRY_POLICY,
     "_min_claim_ttl": _MIN_CLAIM_TTL,

@@ -57,6 +57,14 @@ class MessageIn(Struct):
             maximum=message_fields.PRIORITY_MAX,
         ),
     ] = None
+    dedup_id: Annotated[
+        str | None,
+        about(
+            "Within the queue's `_dedup_window` it is posted once, however often it comes.",
+            minLength=1,
+            maxLength=message_fields.DEDUP_ID_MAX,
+        ),
+    ] = None
 
 
 class PostIn(Struct):
@@ -215,7 +223,7 @@ class StatsOut(Document):
         CountsOut, about(dependentRequired={"oldest": ["newest"], "newest": ["oldest"]})
     ]
     idempotency_records: Annotated[
-        _PositiveCount | UnsetType, about("Stored keys; absent if there are none.")
+        _PositiveCount | UnsetType, about("Stored keys and dedup ids; absent if there are none.")
     ] = UNSET
     counters: Annotated[
         CountersOut | UnsetType, about("Since the queue was created; with `detailed`.")
@@ -246,6 +254,13 @@ class QueuePageOut(Document):
 
 class PostedOut(Document):
     resources: Annotated[list[_MessagePath], about("In the order of the request.", minItems=1)]
+    duplicates: Annotated[
+        list[int] | UnsetType,
+        about(
+            "Places in `messages`, from 0, of those that had been posted before; their resources "
+            "are those of the first ones."
+        ),
+    ] = UNSET
 
 
 class BinaryOut(Document):
@@ -258,6 +273,7 @@ AttributesOut = Annotated[
 ]
 GroupOut = Annotated[str | UnsetType, about("If the message has one.")]
 PriorityOut = Annotated[int | UnsetType, about("If the message has one.")]
+DedupIdOut = Annotated[str | UnsetType, about("If the message has one.")]
 
 
 class MessageOut(Document):
@@ -271,6 +287,7 @@ class MessageOut(Document):
     attributes: AttributesOut = UNSET
     group: GroupOut = UNSET
     priority: PriorityOut = UNSET
+    dedup_id: DedupIdOut = UNSET
 
 
 class MessagePageOut(Document):
@@ -289,6 +306,7 @@ class PoppedMessageOut(Document):
     attributes: AttributesOut = UNSET
     group: GroupOut = UNSET
     priority: PriorityOut = UNSET
+    dedup_id: DedupIdOut = UNSET
 
 
 class PoppedOut(Document):

@@ -107,14 +107,17 @@ class PostMessage(QueueCommand, Lister):
         ),
         arg("--group", metavar="GROUP", help="group that they are in"),
         arg("--priority", type=int, metavar="NUMBER", help="0 to 31; the highest comes first"),
+        arg("--dedup-id", metavar="ID", help="what comes with it again is posted once"),
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        fields = given(parsed_args, "ttl", "delay", "deliver_at", "group", "priority")
+        fields = given(parsed_args, "ttl", "delay", "deliver_at", "group", "priority", "dedup_id")
         if parsed_args.attribute:
             fields["attributes"] = dict(parsed_args.attribute)
         document = {"messages": [{"body": body, **fields} for body in parsed_args.body]}
         posted = self.api.request("POST", f"{self.path(parsed_args)}/messages", document)
+        if duplicates := posted.get("duplicates"):
+            self.print_notice(f"{len(duplicates)} had been posted before", verbosity=1)
         return ("id",), [(href.rpartition("/")[2],) for href in posted["resources"]]
 
 

@@ -65,7 +65,8 @@ class QueueKeys(SentKeys):
     leases: bytes
     #: list: the latest claims without messages
     spent: bytes
-    #: hash: digest of an idempotency key -> the answer given; and when these expire
+    #: hash: digest of an idempotency key -> the answer given; of what identifies a message ->
+    #: rank and time; and when these expire
     idempotency: bytes
     #: the same of the window before
     idempotency_old: bytes
@@ -230,6 +231,11 @@ class RecordKeys:
 def idempotency_key(key: str) -> bytes:
     """Returns the digest of an idempotency key, which may be long, and is a secret."""
     return hashlib.blake2b(key.encode(), digest_size=16).digest()
+
+
+def dedup(name: str) -> bytes:
+    """Returns the digest of what identifies a message, for the same hash."""
+    return hashlib.blake2b(name.encode(), digest_size=16, person=b"dedup").digest()
 
 
 def ledger(name: str) -> str:

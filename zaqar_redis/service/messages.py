@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from zaqar_redis import errors, rules
+from zaqar_redis import errors, message_fields, rules
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.metrics.definitions import CLAIMED, CLAIMS, POSTED
 from zaqar_redis.records import (
@@ -78,6 +78,7 @@ class MessageService(ComposedVerbs):
             meter = quotas.meters.get(project) or quotas.meter(project)
             if meter is not None and not meter.add_to_known(queue, len(drafts), size):
                 is_new = yield from meter.add(queue, len(drafts), size)
+        given = drafts
         while True:
             try:
                 posted: PostResult = yield self._store.post(
@@ -91,15 +92,19 @@ class MessageService(ComposedVerbs):
                 )
             except errors.EncryptionRequired:  # at most once: then they are encrypted
                 drafts = self._encrypted(project, drafts)
+            except errors.DedupIdsRequired:  # at most once, too
+                drafts = message_fields.identified(drafts, given)
             except BaseException:  # also when the client has left
                 if meter is not None:
                     meter.take_back(queue, len(drafts), size, is_new=is_new)
                 raise
             else:
-                if not posted.replayed:
-                    POSTED.total += len(drafts)
-                elif meter is not None:
-                    meter.take_back(queue, len(drafts), size, is_new=is_new)
+                repeated = len(drafts if posted.replayed else posted.duplicates)
+                POSTED.total += len(drafts) - repeated
+                if repeated and meter is not None:
+                    share = size * repeated // len(drafts)
+                    is_new &= posted.replayed
+                    meter.take_back(queue, repeated, share, is_new=is_new)
                 return posted
 
     @verb

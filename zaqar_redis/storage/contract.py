@@ -115,9 +115,14 @@ class Messages(Protocol):
         *idempotency_key*, posts with the same key within the window, which the queue's
         metadata may set, take effect once and return the same result.
 
+        A draft that repeats the `dedup` of a message within the queue's window, or of another
+        draft, is not posted; its id is that of the first one.  A store that does not deduplicate
+        posts all of them.
+
         Raises BadRequest when the request is larger than the queue allows,
-        IdempotencyKeyReused when the key was used for another request, and
-        `EncryptionRequired` when the queue wants bodies encrypted and these are not.
+        IdempotencyKeyReused when the key was used for another request,
+        `EncryptionRequired` when the queue wants bodies encrypted and these are not, and
+        `DedupIdsRequired` when it identifies messages by their bodies.
         """
 
     def dead_letter(

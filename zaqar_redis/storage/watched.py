@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from zaqar_redis.records import HistoryPage, PostedBatch
+from zaqar_redis.records import Message, PostedBatch, Record
 
 #: Called with how many messages were posted or became claimable; 0: perhaps some.
 FeedListener = Callable[[int], None]
@@ -20,6 +20,15 @@ class Feed(Protocol):
 
     def unwatch(self, project: str, queue: str, hint: FeedListener) -> None:
         """Stops calling *hint*."""
+
+
+class HistoryPage(Record, frozen=True):
+    """Messages of a queue, its epoch, and the last rank that it gave."""
+
+    #: of a queue that does not exist: the reserved one (for a day), or empty
+    epoch: str
+    rank: int = 0
+    messages: Sequence[Message] = ()
 
 
 #: Called with messages when they are posted, in order; None: some may have been missed.

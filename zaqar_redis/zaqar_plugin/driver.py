@@ -42,6 +42,8 @@ _SETTINGS = (
     "_dead_letter_queue_messages_ttl",
     "_on_expiry",
     "_redelivery_delay",
+    "_content_dedup",
+    "_dedup_window",
     "_max_messages",
     "_overflow",
     "_paused",

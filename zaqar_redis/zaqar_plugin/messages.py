@@ -138,6 +138,7 @@ def _new_message(message: dict[str, Any], checksum: bool) -> NewMessage:
         ttl=message["ttl"],
         delay=message.get("delay"),
         checksum=bytes.fromhex(digest),
+        dedup="",
     )
 
 

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from zaqar.common import errors as zaqar_errors
 from zaqar.storage import errors as storage_errors
 
-from zaqar_redis import errors
+from zaqar_redis import errors, message_fields
 from zaqar_redis.keyspace import blocking, control_keys, envelope, uris
 from zaqar_redis.keyspace.script import Steps, Verb, verb
 from zaqar_redis.keyspace.settings import BatchSettings
@@ -57,16 +58,20 @@ class PassthroughMessages(RedisMessages):
         client: str,
         default_ttl: int,
     ) -> Steps[PostResult]:
-        return posting.post(
+        post = functools.partial(
+            posting.post,
             self._now(),
             project,
             queue,
-            drafts,
             client=envelope.client_bytes(client),
             default_ttl=default_ttl,
             size=0,
             encrypted=True,
         )
+        try:
+            return (yield from post(drafts=drafts))
+        except errors.DedupIdsRequired:
+            return (yield from post(drafts=message_fields.identified(drafts, drafts)))
 
 
 class PluginStore(BlockingRedisStore):

@@ -55,7 +55,7 @@ class MessageHandlers(ComposedVerbs):
         headers: Headers = (("location", self._location(queue, posted.ids)),)
         if posted.replayed:
             headers += (("idempotency-replayed", "true"),)
-        return Answer(documents.posted(queue, posted.ids), 201, headers)
+        return Answer(documents.posted(queue, posted.ids, posted.duplicates), 201, headers)
 
     def _location(self, queue: str, ids: Sequence[str]) -> str:
         """Returns a path to read all ids at once, or that of all messages when they are too many.

@@ -179,7 +179,10 @@ class ActionHandlers:
             client=request.client,
             size=len(request.data),
         )
-        return ActionResult({"message_ids": posted.ids}, 201)
+        answer: dict[str, Any] = {"message_ids": posted.ids}
+        if posted.duplicates:
+            answer["duplicates"] = posted.duplicates
+        return ActionResult(answer, 201)
 
     async def message_list(self, request: SocketRequest, body: docs.MessageListIn) -> ActionResult:
         page = await self._messages.list(

@@ -16,6 +16,7 @@ from zaqar_redis.api.schemas import (
     PURGEABLE,
     AttributesOut,
     ClaimIn,
+    DedupIdOut,
     Document,
     GroupOut,
     PostIn,
@@ -89,6 +90,7 @@ class PushOut(Document):
     attributes: AttributesOut = UNSET
     group: GroupOut = UNSET
     priority: PriorityOut = UNSET
+    dedup_id: DedupIdOut = UNSET
     type: Literal["Notification"] = field(default="Notification", name="Message_Type")
 
 
@@ -213,3 +215,4 @@ class HeldMessageOut(Document):
     attributes: AttributesOut = UNSET
     group: GroupOut = UNSET
     priority: PriorityOut = UNSET
+    dedup_id: DedupIdOut = UNSET

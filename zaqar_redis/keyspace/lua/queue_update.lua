@@ -23,7 +23,7 @@ if has_messages and string.match(was, 'ordered$') ~= string.match(order, 'ordere
     return 'grouped'
 end
 redis.call('HDEL', queue, 'ttl', 'delay', 'size', 'sealed', 'max_claims', 'dead_queue', 'dead_ttl',
-    'on_expiry', 'window', 'history', 'min_claim_ttl', 'redelivery', 'limits', 'order')
+    'on_expiry', 'window', 'history', 'min_claim_ttl', 'redelivery', 'limits', 'order', 'dedup')
 redis.call('HSET', queue, 'metadata', metadata, unpack(ARGV, rest))
 if has_messages and was ~= '' and order == '' then
     redis.call('HSET', queue, 'order', '0 none')  -- of some there are priorities

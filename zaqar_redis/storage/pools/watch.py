@@ -10,9 +10,10 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from zaqar_redis import errors
-from zaqar_redis.records import HistoryPage, PostedBatch
+from zaqar_redis.records import PostedBatch
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools.router import ServiceRouter
+from zaqar_redis.storage.watched import HistoryPage
 
 EventT = TypeVar("EventT")
 EventT_co = TypeVar("EventT_co", covariant=True)

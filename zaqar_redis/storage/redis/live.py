@@ -11,11 +11,11 @@ from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.listeners import commands_of_scripts
 from zaqar_redis.keyspace.script import Script, Steps, verb
-from zaqar_redis.records import HistoryPage, PostedBatch
+from zaqar_redis.records import PostedBatch
 from zaqar_redis.storage.redis import decoding, identity
 from zaqar_redis.storage.redis.feed import PubSubChannels
 from zaqar_redis.storage.redis.resource import RedisResource
-from zaqar_redis.storage.watched import LiveListener
+from zaqar_redis.storage.watched import HistoryPage, LiveListener
 
 _HISTORY = Script("queue_history")
 

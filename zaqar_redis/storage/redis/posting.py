@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from zaqar_redis import errors
+from zaqar_redis import errors, message_fields
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.script import Argument, Call, Script, Steps
 from zaqar_redis.records import IdempotencyKey, NewMessage, PostResult
@@ -15,6 +15,8 @@ from zaqar_redis.storage.redis.queues import add_to_list
 
 #: also used to append messages that are packed already
 POST = Script("message_post")
+#: for messages that nothing identifies, and for those that are never duplicates
+_NO_DEDUP, NEVER_DUPLICATES = bytes(16), b"-"
 
 
 def post(
@@ -30,12 +32,16 @@ def post(
     idempotency_key: IdempotencyKey | None = None,
 ) -> Steps[PostResult]:
     rest: list[Argument] = []
+    may_repeat = False
     for message in drafts:
         ttl, delay = message.ttl, message.delay
         if message.deliver_at is not None:
             delay = -message.deliver_at
         tail = envelope.tail(message, client)
         rest += (-1 if ttl is None else ttl, -1 if delay is None else delay, tail)
+        if message.dedup or message.attributes:
+            may_repeat = True
+    dedups = _dedups(drafts) if may_repeat or drafts[0].dedup is None else b""
     digest, fingerprint, window = b"", b"", 0
     if idempotency_key is not None:
         digest = keys.idempotency_key(idempotency_key.key)
@@ -53,19 +59,48 @@ def post(
             idempotency_key=digest,
             fingerprint=fingerprint,
             window=window,
+            dedups=dedups,
         )
 
     outcome, *answer = yield from run_append(project, queue, build_call)
     if outcome == b"reused":
         raise errors.IdempotencyKeyReused
-    stored_epoch, first, count, _ = answer
+    if outcome == b"unidentified":
+        raise errors.DedupIdsRequired
+    stored_epoch, first, count, repeated, _ = answer
     epoch = stored_epoch.decode()
+    ranks: Sequence[int] = range(first, first + count)
+    places: Sequence[int] = ()
+    if repeated:
+        ranks, places = _with_duplicates(ranks, repeated)
     return PostResult(
-        ids=identity.message_ids(epoch, range(first, first + count)),
+        ids=identity.message_ids(epoch, ranks),
         replayed=outcome == b"replayed",
         epoch=epoch,
         rank=first,
+        duplicates=places,
     )
+
+
+def _with_duplicates(new: Iterable[int], repeated: bytes) -> tuple[list[int], list[int]]:
+    """Returns the ranks of all messages, and the places of duplicates.
+
+    *repeated*: place and rank of each of these, in order.
+    """
+    ranks, numbers = list(new), list(map(int, repeated.split()))
+    for place, rank in zip(numbers[::2], numbers[1::2], strict=True):
+        ranks.insert(place, rank)
+    return ranks, numbers[::2]
+
+
+def _dedups(drafts: Sequence[NewMessage]) -> bytes:
+    """Returns the digests of what identifies messages; empty: nothing identifies any."""
+    if drafts[0].dedup is None:
+        return NEVER_DUPLICATES
+    names = list(map(message_fields.dedup_name, drafts))
+    if not any(names):
+        return b""
+    return b"".join(keys.dedup(name) if name else _NO_DEDUP for name in names)
 
 
 def run_append(project: str, queue: str, build_call: Callable[..., Call]) -> Steps[Any]:

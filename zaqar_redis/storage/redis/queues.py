@@ -242,6 +242,8 @@ def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
         fields += ("order", order)
     if not rules.is_topic(queue) and (limits := _limits(metadata, "dead_queue" in fields)):
         fields += ("limits", limits)
+    if dedup := _dedup(metadata):
+        fields += ("dedup", dedup)
     with contextlib.suppress(errors.BadRequest):
         delay = metadata.get("_redelivery_delay")
         if redelivery := retry_policies.redelivery_delay(delay, _DELAY_MAX):
@@ -283,3 +285,13 @@ def _limits(metadata: dict[str, Any], has_dead_queue: bool) -> str:
     if paused not in metadata_rules.PAUSES:
         paused = ""
     return f"{most} {overflow} {paused or 'nothing'}" if most or paused else ""
+
+
+def _dedup(metadata: dict[str, Any]) -> str:
+    """Returns the window in ms, and 1 if bodies identify messages; empty: the defaults."""
+    window, by_content = metadata.get("_dedup_window"), metadata.get("_content_dedup") is True
+    if type(window) is not int or not 1 <= window <= metadata_rules.DEDUP_WINDOW_MAX:
+        if not by_content:
+            return ""
+        window = metadata_rules.DEDUP_WINDOW
+    return f"{window * 1000} {by_content:d}"

@@ -148,6 +148,7 @@ class RedisLedger(RedisResource):
             idempotency_key="",
             fingerprint="",
             window=0,
+            dedups=posting.NEVER_DUPLICATES,
         )
         yield from posting.run_append(project, queue, build_call)
 
