@@ -174,8 +174,8 @@ def test_message_posted_with_a_delay_holds_up_nothing_and_takes_its_place(
 
 @pytest.mark.parametrize("gone", ["expired", "deleted", "moved", "dead"])
 def test_group_goes_on_behind_a_message_that_is_gone(store: ContractStore, gone: str) -> None:
-    dead = {"_dead_letter_queue": "dead", "_max_claim_count": 1} if gone == "dead" else {}
-    store.create(_group_mode="ordered", **dead)
+    dead: dict[str, Any] = {"_dead_letter_queue": "dead", "_max_claim_count": 1}
+    store.create(_group_mode="ordered", **(dead if gone == "dead" else {}))
     (first,) = _post(store, "a1")
     if gone == "expired":
         store.clock.tick(TTL - 1)
