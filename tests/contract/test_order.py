@@ -14,7 +14,7 @@ from tests.contract.test_feed import HintRecorder
 from tests.contract.test_moving import move_queue
 from tests.support.stores import CLIENT, TTL, ContractStore, PooledContractStore, findings, names
 from zaqar_redis import errors, message_fields
-from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.records import Message, NewMessage
 
 
@@ -312,6 +312,20 @@ def test_moved_queue_keeps_its_order(pools: PooledContractStore) -> None:
     assert findings(pools) == []
     assert _drain(pools, claim) == _DRAINED
     assert source != target
+
+
+def test_ordered_queue_stays_where_the_other_store_was_not_upgraded(
+    pools: PooledContractStore,
+) -> None:
+    pools.create()
+    claim, _ = _fill_and_reset(pools)
+    source, target = pools.route()
+    for client in pools.clients():
+        pools.run(client.command("HSET", control_keys.CONTROL.format, "needs", 1))
+    with pytest.raises(errors.Conflict, match="zaqar-redis upgrade"):
+        move_queue(pools, target)
+    assert pools.pool_of() == source
+    assert _drain(pools, claim) == _DRAINED
 
 
 def _fill_and_reset(store: ContractStore) -> tuple[str | None, tuple[str, ...]]:

@@ -42,7 +42,8 @@ _STATS_CALLS = 10
 class RedisQueues(RedisResource):
     @verb
     def create(self, project: str, queue: str, metadata: dict[str, Any]) -> Steps[bool]:
-        yield from _require_format(metadata)
+        if _order(metadata):
+            yield from require_order()
         created, unlisted = yield _CREATE(
             keys.of_queue(project, queue),
             *queue_settings(queue, metadata),
@@ -61,7 +62,8 @@ class RedisQueues(RedisResource):
 
     @verb
     def update(self, project: str, queue: Queue, metadata: dict[str, Any]) -> Steps[bool]:
-        yield from _require_format(metadata)
+        if _order(metadata):
+            yield from require_order()
         outcome = yield _UPDATE(
             keys.of_queue(project, queue.name),
             *queue_settings(queue.name, metadata),
@@ -262,15 +264,14 @@ def _order(metadata: dict[str, Any]) -> str:
     return f"{step} {mode or 'none'}" if step or mode else ""
 
 
-def _require_format(metadata: dict[str, Any]) -> Steps[None]:
-    """Raises Conflict for an order that releases of workers may not know."""
-    if _order(metadata):
-        needs = yield RedisCommand("HGET", control_keys.CONTROL.format, "needs")
-        if int(needs or 1) < formats.ORDER:
-            raise errors.Conflict(
-                why='"_group_mode" and "_priorities" are not available while workers of older '
-                "releases may run: once all are replaced, an operator runs zaqar-redis upgrade."
-            )
+def require_order() -> Steps[None]:
+    """Raises Conflict when releases may work on the store that do not know the order of queues."""
+    needs = yield RedisCommand("HGET", control_keys.CONTROL.format, "needs")
+    if int(needs or 1) < formats.ORDER:
+        raise errors.Conflict(
+            why='"_group_mode" and "_priorities" are not available while workers of older '
+            "releases may run: once all are replaced, an operator runs zaqar-redis upgrade."
+        )
 
 
 def _limits(metadata: dict[str, Any], has_dead_queue: bool) -> str:

@@ -17,7 +17,12 @@ from zaqar_redis.keyspace.script import Argument, Call, RedisCommand, Script, St
 from zaqar_redis.pool_records import TransferChunk
 from zaqar_redis.records import IMPORT_PREFIX, LockKind, MoveLock, Queue
 from zaqar_redis.storage.redis import identity
-from zaqar_redis.storage.redis.queues import add_to_list, queue_settings, remove_from_list
+from zaqar_redis.storage.redis.queues import (
+    add_to_list,
+    queue_settings,
+    remove_from_list,
+    require_order,
+)
 from zaqar_redis.storage.redis.resource import RedisResource
 
 _UNLOCK = Script("move_unlock")
@@ -180,6 +185,8 @@ class RedisTransfer(RedisResource):
             upto: Argument = items[-_INDEX_WIDTH] if more else "+inf"
             yield _PLACE(of_queue, *items, token=token, after=chunk.after, upto=upto)
         elif items and chunk.kind in ("order", "settings"):
+            if chunk.kind == "order":
+                yield from require_order()
             yield _COMPLETE(of_queue, *items, token=token)
         elif chunk.kind == "queue":
             yield _COMPLETE(of_queue, *_new(chunk.after, *items), token=token)
