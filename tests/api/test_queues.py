@@ -216,6 +216,7 @@ def test_detailed_stats_have_delayed_messages_and_counters(api: ZaqarTestClient)
     assert set(api.get("/queues/q/stats").json()) == {"messages"}
     detailed = api.get("/queues/q/stats?detailed=true").json()
     assert detailed["messages"]["delayed"] == 1
+    assert 100 < detailed["messages"]["bytes"] < 300
     names = ("posted", "claimed", "released", "deleted", "expired", "purged", "dead_lettered")
     expected = dict.fromkeys((*names, "dropped", "refused"), 0)
     assert detailed["counters"] == expected | {"posted": 2}

@@ -204,6 +204,10 @@ class CountsOut(Document):
     oldest: EndOut | UnsetType = UNSET
     newest: EndOut | UnsetType = UNSET
     delayed: Annotated[Count | UnsetType, about("Of the free ones; with `detailed`.")] = UNSET
+    bytes: Annotated[
+        Count | UnsetType,
+        about("As they are stored, by a sample of 32 of them; of one queue, with `detailed`."),
+    ] = UNSET
 
 
 class CountersOut(Document):

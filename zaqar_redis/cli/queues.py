@@ -245,7 +245,7 @@ class ShowQueueStats(QueueCommand, ShowOne):
         stats = document["messages"]
         shown = {
             # Services of the version before have neither delayed messages nor counters.
-            **{name: stats.get(name) for name in ("free", "claimed", "delayed", "total")},
+            **{name: stats.get(name) for name in ("free", "claimed", "delayed", "total", "bytes")},
             **{f"{end}_age": stats.get(end, {}).get("age") for end in ("oldest", "newest")},
             "idempotency_records": document.get("idempotency_records", 0),
             **{f"{name}_total": count for name, count in document.get("counters", {}).items()},

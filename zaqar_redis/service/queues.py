@@ -11,7 +11,7 @@ import msgspec
 
 from zaqar_redis import errors, metadata_rules, rules
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
-from zaqar_redis.records import Page, PartialPage, Queue, Stats
+from zaqar_redis.records import Page, PartialPage, Queue, QueueSize, Stats
 from zaqar_redis.service import patches
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.storage.contract import Driver
@@ -135,6 +135,9 @@ class QueueService(ComposedVerbs):
 
     def stats(self, project: str, queue: str) -> Awaitable[Stats]:
         return self._store.stats(project, queue)
+
+    def size(self, project: str, queue: str) -> Awaitable[QueueSize]:
+        return self._store.size(project, queue)
 
     def purge(self, project: str, queue: str) -> Awaitable[None]:
         return self._store.purge(project, queue)

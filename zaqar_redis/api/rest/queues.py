@@ -148,7 +148,10 @@ class QueueHandlers(ComposedVerbs):
         if detailed and (yield self._queues.find(request.project, queue)) is None:
             raise errors.NotFound(why=f"The {rules.described(queue)} does not exist.")
         found = yield self._queues.stats(request.project, queue)
-        return Answer(documents.encode(documents.stats(queue, found, detailed)))
+        document = documents.stats(queue, found, detailed)
+        if detailed:
+            document.messages.bytes = (yield self._queues.size(request.project, queue)).bytes
+        return Answer(documents.encode(document))
 
     @verb
     def purge(self, request: Request[None, PurgeIn], queue: str) -> Steps[Answer]:
