@@ -31,7 +31,7 @@ from tests.support.stores import (
     opened_pools,
 )
 from tests.support.tiers import in_gate
-from zaqar_redis import errors, rules
+from zaqar_redis import errors, message_fields, rules
 from zaqar_redis.keyspace import blocking, keys
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Call, RedisCommand
@@ -78,9 +78,12 @@ def move_queue(
 
 def fill(store: ContractStore, number: int = 2500) -> tuple[str | None, str | None]:
     """Creates messages in every state, claims (one expired), a record; the live claims."""
-    store.create(_default_message_delay=900, colour="blue", _max_claim_count=9)
+    order = {"_priorities": "strict", "_group_mode": "ordered"}
+    store.create(_default_message_delay=900, colour="blue", _max_claim_count=9, **order)
     store.post(*[f"old {each}" for each in range(number)], delay=0)
-    store.post("first", "second", delay=0, idempotency_key=RETRY)
+    store.post(
+        "first", "second", delay=0, idempotency_key=RETRY, attributes={message_fields.GROUP: "g"}
+    )
     store.post("later", delay=600)
     store.post("gone", ttl=60, delay=0)
     expired = store.claim(5, ttl=60)

@@ -18,7 +18,7 @@ QUEUE = QueueKeys("p", "q")
 def test_keys_and_arguments_are_sent_in_the_order_of_the_script() -> None:
     command = Script("claim_delete")(QUEUE, claim="c", delay=-1, now=7).command()
     names = (
-        *("queue", "ready", "claimed", "delayed", "holds"),
+        *("queue", "ready", "claimed", "delayed", "holds", "order", "groups"),
         *("claims", "leases", "move_lock", "sweep_index"),
     )
     keys = tuple(getattr(QUEUE, name) for name in names)
@@ -83,7 +83,7 @@ def test_missing_script_fails_at_import() -> None:
         ("--#keys a b", "local a, b = unpack(KEYS, 1, 2)", ["a", "b"], []),
         (
             "--#keys a @content",
-            f"local a, {', '.join(GROUPS['content'])} = unpack(KEYS, 1, 11)",
+            f"local a, {', '.join(GROUPS['content'])} = unpack(KEYS, 1, 13)",
             ["a", *GROUPS["content"]],
             [],
         ),

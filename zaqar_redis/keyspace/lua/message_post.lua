@@ -19,7 +19,8 @@
 -- rest: ttl or -1, delay or -1, rest of the envelope; for each message
 --#include move_lock now envelope queue_fields
 
-local records, records_old, since, till = idempotency, idempotency_old
+local records, records_old = idempotency, idempotency_old
+local since, till
 if idempotency_key ~= '' and known[1] then
 --#include lookup_record
     local stored
