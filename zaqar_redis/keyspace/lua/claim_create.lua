@@ -6,9 +6,10 @@
 -- shorter. Without messages no claim is created.
 --#keys queue @message claims leases move_lock sweep_index
 --#args now:number claim client ttl:number least:number grace:number limit:number
---#args dead_letter_claim
+--#args dead_letter_claim traced:flag
 --#pubsub publish
 -- claim, dead_letter_claim: 32 characters each; the second one holds dead letters
+-- traced: note when a message is claimed first; keep the reason why it came back
 -- least: seconds, unless the queue says otherwise
 -- client: who creates it, as records of claims have it, or ''
 --#include move_lock now envelope settle claim_record claim_ttl
@@ -20,7 +21,8 @@ local found, ranks, leased, holders = {}, {}, {}, {}
 local at = 0
 local ends = now + ttl * 1000
 local lease = string.format('%.0f', ends)  -- as text, once: Redis is slow to write numbers
-local function keep(rank, envelope, count)
+local first_now = traced and string.format(' %.0f', now)
+local function keep(rank, envelope, count, before)
     if expiry_of(envelope) < ends then
         -- A claimed message must outlive its claim by the grace.
         envelope = prolonged(envelope, ends + grace * 1000, ttl + grace)
@@ -28,6 +30,9 @@ local function keep(rank, envelope, count)
         redis.call('ZADD', expiry, ends + grace * 1000, rank)
     end
     local hold = claim .. count
+    if traced then
+        hold = hold .. (before and string.match(before, ' .*$', 33) or first_now)
+    end
     at = at + 1
     ranks[at] = rank
     leased[2 * at - 1], leased[2 * at] = lease, rank

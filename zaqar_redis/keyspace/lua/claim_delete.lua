@@ -3,9 +3,10 @@
 -- They are claimable at once, or after a delay. Returns {epoch, rank of each}, or false when there
 -- is no such claim; a claim that holds nothing any more ends.
 --#keys queue ready claimed delayed holds order groups claims leases move_lock sweep_index
---#args now:number claim delay:number rest...
+--#args now:number claim delay:number reason rest...
 --#pubsub publish
 -- delay: ms, or -1: as the queue says
+-- reason: why they are given back, or '': none is known
 -- rest: epoch and rank of each; none: all
 --#include move_lock now order give_back named claim_record
 
@@ -18,6 +19,12 @@ local ranks = named(held, epoch, ARGV, rest)
 local soonest
 if #ranks > 0 then
     soonest = give_back(ranks, delay >= 0 and delay, false)
+    for _, rank in ipairs(reason ~= '' and ranks or {}) do
+        local hold = redis.call('HGET', holds, rank)
+        local since = string.match(hold, '^%d+ (%d+)', 33) or string.format('%.0f', now)
+        redis.call('HSET', holds, rank,
+            string.format('%s%d %s ', holder_of(hold), count_of(hold), since) .. reason)
+    end
 end
 if #ranks == #held then
     redis.call('ZREM', leases, claim)

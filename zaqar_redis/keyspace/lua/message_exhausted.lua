@@ -24,11 +24,11 @@ local function ttl_of(envelope)
     return value
 end
 local function hold(rank, ends)
-    local at, count = #dead, count_of(redis.call('HGET', holds, rank))
+    local at, past = #dead, past_of(redis.call('HGET', holds, rank))
     redis.call('ZADD', claimed, ends, rank)
-    redis.call('HSET', holds, rank, dead_letter_claim .. count)
+    redis.call('HSET', holds, rank, dead_letter_claim .. past)
     dead[at + 1], dead[at + 2] = rank, redis.call('HGET', bodies, rank)
-    dead[at + 3] = dead_letter_claim .. count
+    dead[at + 3] = dead_letter_claim .. past
 end
 
 local parked = redis.call('ZRANGEBYSCORE', claimed, PARKED, PARKED + now - HOLD_MS, 'LIMIT', 0,

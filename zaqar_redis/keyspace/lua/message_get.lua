@@ -17,7 +17,7 @@ for place = rest, #ARGV, 2 do
         page[#page + 1] = rank
         page[#page + 1] = envelope
         local hold = redis.call('HGET', holds, rank)
-        page[#page + 1] = until_ > now and hold or hold and string.sub(hold, 33)
+        page[#page + 1] = until_ > now and hold or hold and ' ' .. string.sub(hold, 33)
     end
 end
 return page

@@ -17,7 +17,7 @@ for place = rest, #ARGV, 2 do
     local alive = ARGV[place] == known[1]
         and tonumber(redis.call('ZSCORE', expiry, rank) or 0) > now
     if alive and tonumber(redis.call('ZSCORE', claimed, rank) or 0) <= now then
-        local hold = holder .. count_of(redis.call('HGET', holds, rank))
+        local hold = holder .. past_of(redis.call('HGET', holds, rank))
         local ends = math.max(
             now + HOLD_MS, tonumber(redis.call('ZSCORE', delayed, rank) or 0))
         redis.call('ZREM', ready, rank)

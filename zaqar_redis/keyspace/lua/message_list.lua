@@ -42,7 +42,7 @@ local function with_counts()
     for at = 5, #page, 3 do
         if not page[at + 2] then
             next_free = next_free + 1
-            page[at + 2] = counts[next_free] and string.sub(counts[next_free], 33)
+            page[at + 2] = counts[next_free] and ' ' .. string.sub(counts[next_free], 33)
         end
     end
     return page

@@ -1,11 +1,16 @@
--- A hold is the id of the claim that took a message last (32 characters) and
--- how often it has been taken. It binds only while the message is in `claimed`.
+-- A hold is the id of the claim that took a message last (32 characters) and its past: how often it
+-- has been taken, and where no older release works on the store, when first (ms), and the reason for
+-- which it was given back last, separated by blanks. It binds only while the message is in `claimed`.
 local function holder_of(hold)
     return hold and string.sub(hold, 1, 32)
 end
 
 local function count_of(hold)
-    return hold and tonumber(string.sub(hold, 33)) or 0
+    return hold and tonumber(string.match(hold, '^%d+', 33)) or 0
+end
+
+local function past_of(hold)
+    return hold and string.sub(hold, 33) or '0'
 end
 
 -- The ranks of a live claim that it still holds, its TTL, end and record; nil if there is no such

@@ -55,7 +55,7 @@ if known[9] then
                 local rank, envelope = page[place], envelopes[place]
                 if tonumber(ends[place]) <= now then
                     expired[#expired + 1] = rank
-                elseif (hold and tonumber(string.sub(hold, 33)) or 0) >= tonumber(least) then
+                elseif count_of(hold) >= tonumber(least) then
                     dead[#dead + 1], held[#held + 1] = rank, hold
                     -- Expired, from now on: so no verb shows it.
                     redis.call('HSET', bodies, rank, string.sub(envelope, 1, 10)

@@ -5,8 +5,8 @@
 -- held: what `holds` has of each.
 local function set_aside(dead, held)
     for place, rank in ipairs(dead) do
-        local count = held[place] and tonumber(string.sub(held[place], 33)) or 0
-        redis.call('HSET', holds, rank, string.rep('0', 32) .. count)
+        local past = held[place] and string.sub(held[place], 33) or '0'
+        redis.call('HSET', holds, rank, string.rep('0', 32) .. past)
         redis.call('ZADD', claimed, PARKED, rank)
     end
     redis.call('ZREM', ready, unpack(dead))
@@ -27,7 +27,7 @@ local function park(old)
     end
     local dead, held, over = {}, {}, {}
     for place, hold in ipairs(redis.call('HMGET', holds, unpack(old))) do
-        if (hold and tonumber(string.sub(hold, 33)) or 0) >= least then
+        if (hold and tonumber(string.match(hold, '^%d+', 33)) or 0) >= least then
             dead[#dead + 1], held[#held + 1] = old[place], hold
         else
             over[#over + 1] = old[place]

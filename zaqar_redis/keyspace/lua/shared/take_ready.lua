@@ -1,5 +1,5 @@
 -- Take the oldest claimable messages out of `ready`, at most `limit`, and hand each to
--- keep(rank, envelope, count); those that were claimed too often go into `dead`. Sets `taken`,
+-- keep(rank, envelope, count, hold before); those that were claimed too often go into `dead`. Sets `taken`,
 -- their number, `left`, whether there may be more, and `soonest` for return_taken.lua.
 local ROUNDS = 50  -- how often a page may be refilled before the caller asks again
 local PAUSED_MS = 1000  -- after which a caller that waits may ask again
@@ -46,15 +46,15 @@ while left and taken < limit and round < ROUNDS and #dead < 3 * SETTLE do
                 -- and delete it here.
                 soonest = now + DEAD_LETTER_HOLD_MS
                 redis.call('ZADD', claimed, soonest, rank)
-                redis.call('HSET', holds, rank, dead_letter_claim .. count)
+                redis.call('HSET', holds, rank, dead_letter_claim .. past_of(held[place]))
                 local at = #dead
                 dead[at + 1], dead[at + 2] = rank, envelopes[place]
-                dead[at + 3] = dead_letter_claim .. count
+                dead[at + 3] = dead_letter_claim .. past_of(held[place])
                 if verbs then
                     over[#over + 1] = rank
                 end
             else
-                keep(rank, envelopes[place], count + 1)
+                keep(rank, envelopes[place], count + 1, held[place])
                 taken = taken + 1
                 if verbs then
                     kept[#kept + 1] = rank
