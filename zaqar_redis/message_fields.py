@@ -17,13 +17,18 @@ from zaqar_redis import errors
 from zaqar_redis.records import Attributes, NewMessage
 
 GROUP, PRIORITY, DEDUP_ID = "_group", "_priority", "_dedup_id"
+#: Of a dead letter: for which it was given back last.
+REASON = "_reason"
 #: A field's name in documents, by that of its attribute.
-FIELDS = {PRIORITY: "priority", GROUP: "group", DEDUP_ID: "dedup_id"}
+FIELDS = {PRIORITY: "priority", GROUP: "group", DEDUP_ID: "dedup_id", REASON: "reason"}
 #: Bytes: those of a MessageGroupId of SQS, which is ASCII.
 GROUP_MAX = 128
 PRIORITY_MAX = 31
 #: Bytes: those of a MessageDeduplicationId of SQS.
 DEDUP_ID_MAX = 128
+#: Bytes: the beginning of an error's text.
+REASON_MAX = 256
+_TEXTS = {GROUP: GROUP_MAX, DEDUP_ID: DEDUP_ID_MAX, REASON: REASON_MAX}
 
 
 def with_fields(
@@ -51,7 +56,7 @@ def shown(attributes: Attributes) -> dict[str, Any]:
 
 def check(attributes: Attributes) -> None:
     """Raises BadRequest."""
-    for name, most in ((GROUP, GROUP_MAX), (DEDUP_ID, DEDUP_ID_MAX)):
+    for name, most in _TEXTS.items():
         text = attributes.get(name, "x")
         if not (isinstance(text, str) and text.isprintable() and 0 < len(text.encode()) <= most):
             raise errors.BadRequest(

@@ -78,6 +78,10 @@ class Message(Record, frozen=True):
     attributes: Attributes | None = None
     #: as in `NewMessage`
     hops: int = 0
+    #: 0: it was not, or the store does not know
+    first_claimed: int = 0
+    #: for which it was given back last
+    reason: str = ""
 
     @property
     def traceparent(self) -> str:

@@ -475,12 +475,17 @@ class ContractStore:
         return self.run(self.driver.claims.update(self.project, queue, claim or "", lease, ids=ids))
 
     def release_some(
-        self, claim: str | None, *ids: str, delay: int | None = None, queue: str = "q"
+        self,
+        claim: str | None,
+        *ids: str,
+        delay: int | None = None,
+        queue: str = "q",
+        reason: str = "",
     ) -> Sequence[str] | None:
         """Without ids all that the claim holds."""
         return self.run(
             self.driver.claims.release(
-                self.project, queue, claim or "", ids=ids or None, delay=delay
+                self.project, queue, claim or "", ids=ids or None, delay=delay, reason=reason
             )
         )
 

@@ -229,7 +229,7 @@ def popped(records: Sequence[Message], wanted: MessageDetails) -> bytes:
             claim_count=record.claim_count,
             checksum=_shown_checksum(record),
             attributes=shown_attributes(record, wanted.with_attributes),
-            **message_fields.shown(record.attributes or {}),
+            **shown_fields(record, detailed=False),
         )
         for record in records
     ]
@@ -372,12 +372,22 @@ def _message(base: str, record: Message, wanted: MessageDetails) -> MessageOut:
         _shown_checksum(record) if record.checksum else msgspec.UNSET,
         record.claim_count if wanted.detailed else msgspec.UNSET,
         shown_attributes(record, wanted.with_attributes),
-        **(message_fields.shown(record.attributes) if record.attributes else {}),
+        **(shown_fields(record, wanted.detailed) if record.attributes or wanted.detailed else {}),
     )
 
 
 def _shown_checksum(record: Message) -> str | msgspec.UnsetType:
     return f"MD5:{record.checksum.hex()}" if record.checksum else msgspec.UNSET
+
+
+def shown_fields(record: Message, detailed: bool | None) -> dict[str, Any]:
+    """Returns the fields of a message that only some have."""
+    found = message_fields.shown(record.attributes or {})
+    if detailed and record.first_claimed:
+        found["first_claimed"] = iso(record.first_claimed)
+        if record.reason:
+            found["reason"] = record.reason
+    return found
 
 
 def shown_attributes(

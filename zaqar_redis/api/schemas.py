@@ -104,6 +104,14 @@ class ReleaseIn(Struct, forbid_unknown_fields=True):
         int | None,
         about("Seconds until they can be claimed again; else what the queue says.", **DELAY),
     ] = None
+    reason: Annotated[
+        str | None,
+        about(
+            "Shown with them and their dead letters.",
+            minLength=1,
+            maxLength=message_fields.REASON_MAX,
+        ),
+    ] = None
 
 
 class PurgeIn(Struct):
@@ -278,6 +286,13 @@ AttributesOut = Annotated[
 GroupOut = Annotated[str | UnsetType, about("If the message has one.")]
 PriorityOut = Annotated[int | UnsetType, about("If the message has one.")]
 DedupIdOut = Annotated[str | UnsetType, about("If the message has one.")]
+ReasonOut = Annotated[
+    str | UnsetType,
+    about("For which it was given back last: of a dead letter, and with `detailed` of others."),
+]
+FirstClaimedOut = Annotated[
+    str | UnsetType, about("With `detailed`, if it was claimed.", format="date-time")
+]
 
 
 class MessageOut(Document):
@@ -292,6 +307,8 @@ class MessageOut(Document):
     group: GroupOut = UNSET
     priority: PriorityOut = UNSET
     dedup_id: DedupIdOut = UNSET
+    reason: ReasonOut = UNSET
+    first_claimed: FirstClaimedOut = UNSET
 
 
 class MessagePageOut(Document):
@@ -311,6 +328,8 @@ class PoppedMessageOut(Document):
     group: GroupOut = UNSET
     priority: PriorityOut = UNSET
     dedup_id: DedupIdOut = UNSET
+    reason: ReasonOut = UNSET
+    first_claimed: FirstClaimedOut = UNSET
 
 
 class PoppedOut(Document):

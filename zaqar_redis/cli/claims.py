@@ -145,10 +145,11 @@ class ReleaseClaim(ClaimCommand):
     arguments = takes(
         _IDS,
         arg("--delay", type=int, metavar="SECONDS", help="until they can be claimed again"),
+        arg("--reason", metavar="TEXT", help="shown with them and their dead letters"),
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        document = given(parsed_args, "ids", "delay")
+        document = given(parsed_args, "ids", "delay", "reason")
         if document:
             path = f"{self.claim_path(parsed_args)}/release"
             self.report_left(self.api.request("POST", path, document))

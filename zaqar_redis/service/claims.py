@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from zaqar_redis import errors, rules
+from zaqar_redis import errors, message_fields, rules
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import Claim, ClaimResult, Lease
 from zaqar_redis.service.long_polls import LongPoll
@@ -108,6 +108,7 @@ class ClaimService(ComposedVerbs):
         *,
         ids: Sequence[str] | None,
         delay: int | None,
+        reason: str | None = None,
         field: str = "ids",
     ) -> Steps[Sequence[str]]:
         """Returns the ids of those that the claim held; *ids*: None: all.  Raises NotFound.
@@ -117,8 +118,12 @@ class ClaimService(ComposedVerbs):
         if ids is not None:
             rules.number_of_ids(field, ids, self._limits)
         rules.message_delay(delay, self._limits)
+        more = {}
+        if reason is not None:
+            message_fields.check({message_fields.REASON: reason})
+            more["reason"] = reason
         released: Sequence[str] | None = yield self._store.release(
-            project, queue, claim, ids=ids, delay=delay
+            project, queue, claim, ids=ids, delay=delay, **more
         )
         if released is None:
             raise _missing(claim)

@@ -239,12 +239,14 @@ class Claims(Protocol):
         *,
         ids: Sequence[str] | None = None,
         delay: int | None = None,
+        reason: str = "",
     ) -> Awaitable[Sequence[str] | None]:
         """Releases all messages that the claim holds, or these only.
 
         *delay*: seconds until they can be claimed again; None: as the `_redelivery_delay` of the
         queue's metadata says, or at once.  Returns the ids of those that it held, the others are
         ignored; None when there is no such live claim.  A claim that holds nothing any more ends.
+        *reason*: for which they are given back; Conflict while it cannot be stored.
         """
 
     def delete(self, project: str, queue: str, claim: str) -> Awaitable[None]:

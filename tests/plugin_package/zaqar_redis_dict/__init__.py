@@ -238,7 +238,10 @@ class DictClaims:
         *,
         ids: Sequence[str] | None = None,
         delay: int | None = None,
+        reason: str = "",
     ) -> Sequence[str] | None:
+        if reason:
+            raise errors.Conflict(why='A "reason" is not available in this store.')
         held = self._held(project, queue, claim)
         released = [message for message in held if ids is None or message.id in ids]
         for message in released:

@@ -76,9 +76,16 @@ class ClaimHandlers(ComposedVerbs):
         They can be claimed again after `delay` seconds; without it as the `_redelivery_delay` of
         the queue says, or at once.  Messages that the claim does not hold are `left`.
         """
-        ids, delay = request.document.ids, request.document.delay
-        released = yield self._claims.release(request.project, queue, claim, ids=ids, delay=delay)
-        return Answer(documents.encode(documents.released(ids, released)))
+        document = request.document
+        released = yield self._claims.release(
+            request.project,
+            queue,
+            claim,
+            ids=document.ids,
+            delay=document.delay,
+            reason=document.reason,
+        )
+        return Answer(documents.encode(documents.released(document.ids, released)))
 
     @verb
     def delete(self, request: Request[None, None], queue: str, claim: str) -> Steps[Answer]:

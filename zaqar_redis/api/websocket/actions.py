@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, Raw, Struct
 
-from zaqar_redis import errors, message_fields, rules
+from zaqar_redis import errors, rules
 from zaqar_redis.api import documents
 from zaqar_redis.api.bodies import Body
 from zaqar_redis.api.documents import MessageDetails
@@ -271,6 +271,7 @@ class ActionHandlers:
             body.claim,
             ids=body.ids,
             delay=body.delay,
+            reason=body.reason,
             field="message_ids",
         )
         return ActionResult(documents.released(body.ids, released))
@@ -387,7 +388,7 @@ def _message(
         Raw(record.body),
         record.claim_count if wanted.detailed else UNSET,
         documents.shown_attributes(record, wanted.with_attributes),
-        **message_fields.shown(record.attributes or {}),
+        **documents.shown_fields(record, wanted.detailed),
     )
 
 

@@ -18,10 +18,12 @@ from zaqar_redis.api.schemas import (
     ClaimIn,
     DedupIdOut,
     Document,
+    FirstClaimedOut,
     GroupOut,
     PostIn,
     PriorityOut,
     PurgeIn,
+    ReasonOut,
     ReleaseIn,
     RenewalIn,
 )
@@ -91,6 +93,7 @@ class PushOut(Document):
     group: GroupOut = UNSET
     priority: PriorityOut = UNSET
     dedup_id: DedupIdOut = UNSET
+    reason: ReasonOut = UNSET
     type: Literal["Notification"] = field(default="Notification", name="Message_Type")
 
 
@@ -216,3 +219,5 @@ class HeldMessageOut(Document):
     group: GroupOut = UNSET
     priority: PriorityOut = UNSET
     dedup_id: DedupIdOut = UNSET
+    reason: ReasonOut = UNSET
+    first_claimed: FirstClaimedOut = UNSET

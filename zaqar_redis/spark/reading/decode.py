@@ -48,7 +48,7 @@ _LENGTH = 4
 #: The end of a slice: pyarrow 26 fails without one.
 _END = 2**31 - 1
 _INT_MAX = 2**31 - 1
-#: Characters of the claim's id in a hold, before the count.
+#: Characters of the claim's id in a hold, before the count and more.
 _CLAIM_ID = 32
 
 
@@ -365,7 +365,8 @@ def _claim_expires(source: MessageSource, rows: Rows, now: int) -> pa.TimestampA
 def _claim_count(source: MessageSource, rows: Rows, now: int) -> pa.Int32Array:
     if rows.holds is None:
         return pa.array(np.zeros(len(rows.ranks), np.int32))
-    counts = pc.binary_slice(rows.holds, _CLAIM_ID, _END).cast(pa.string()).cast(pa.int32())
+    pasts = pc.binary_slice(rows.holds, _CLAIM_ID, _END).cast(pa.string())
+    counts = pc.list_element(pc.split_pattern(pasts, " ", max_splits=1), 0).cast(pa.int32())
     return pc.fill_null(counts, 0)
 
 

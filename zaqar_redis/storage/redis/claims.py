@@ -12,7 +12,7 @@ from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
 from zaqar_redis.records import Claim, ClaimResult, Lease
 from zaqar_redis.storage.contract import PostDeadLetter
-from zaqar_redis.storage.redis import dead_letters, decoding, identity
+from zaqar_redis.storage.redis import dead_letters, decoding, format_gate, identity
 from zaqar_redis.storage.redis.resource import RedisResource
 
 _CREATE = Script("claim_create")
@@ -29,6 +29,8 @@ class RedisClaims(RedisResource):
     def __init__(self, client: Any, now: Clock, dead_letter: PostDeadLetter) -> None:
         super().__init__(client, now)
         self.dead_letter_route = dead_letter
+        #: whether claims note when a message was claimed first; None: the store was not asked yet
+        self._notes_first: bool | None = None
 
     @verb
     def create(
@@ -40,6 +42,8 @@ class RedisClaims(RedisResource):
         limit: int,
         client: str = "",
     ) -> Steps[ClaimResult]:
+        if self._notes_first is None:
+            self._notes_first = yield from format_gate.knows_order()
         claim, dead_letter_claim = identity.new_claim(), identity.new_claim()
         messages, next_visible_ms = yield from dead_letters.take(
             self.dead_letter_route,
@@ -56,6 +60,7 @@ class RedisClaims(RedisResource):
                 grace=lease.grace,
                 limit=limit,
                 dead_letter_claim=dead_letter_claim,
+                traced=int(self._notes_first),
             ),
             dead_letter_claim,
         )
@@ -116,16 +121,20 @@ class RedisClaims(RedisResource):
         *,
         ids: Sequence[str] | None = None,
         delay: int | None = None,
+        reason: str = "",
     ) -> Steps[Sequence[str] | None]:
         known = identity.parse_claim(claim)
         if known is None:
             return None
+        if reason:
+            yield from format_gate.require_order('A "reason" is')
         released = yield _DELETE(
             keys.of_queue(project, queue),
             *_named(ids),
             now=self._now(),
             claim=known,
             delay=-1 if delay is None else delay * 1000,
+            reason=reason,
         )
         return None if released is None else _ids(released)
 

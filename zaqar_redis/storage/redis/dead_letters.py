@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Call, Script, Steps
+from zaqar_redis.message_fields import REASON
 from zaqar_redis.records import DAY_MS, IdempotencyKey, Message
 from zaqar_redis.storage.contract import PostDeadLetter
 from zaqar_redis.storage.redis import decoding, identity
@@ -121,6 +122,9 @@ def _move(
     with contextlib.suppress(errors.Unavailable):
         for message in messages:
             letter = message.copied(origin=queue)
+            if message.reason:
+                attributes = {**(letter.attributes or {}), REASON: message.reason}
+                letter = replace(letter, attributes=attributes)
             yield dead_letter(
                 project,
                 dead_queue.decode(),

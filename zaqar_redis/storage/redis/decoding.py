@@ -12,6 +12,7 @@ from zaqar_redis.storage.redis import identity
 
 #: How many counters a queue has stored, in the order of `counters`.
 COUNTERS = 8
+_BLANK = ord(" ")
 
 
 def counters(total: int, stored: Sequence[bytes | None]) -> MessageCounters:
@@ -35,7 +36,7 @@ def counters(total: int, stored: Sequence[bytes | None]) -> MessageCounters:
 def messages(now: int, epoch: bytes, flat: Sequence[Any]) -> list[Message]:
     """Returns messages from rank, envelope, hold, rank, envelope, hold, …
 
-    A hold is 32 characters of claim id and a count; no hold: not claimed.
+    A hold is as lua/shared/hold.lua has it, with a blank in the place of a claim that has ended.
     """
     prefix = identity.prefix(epoch.decode())
     triples = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
@@ -58,11 +59,16 @@ def posted(payload: bytes) -> tuple[str, list[tuple[Message, bytes]]]:
 def message(now: int, prefix: str, rank: int, stored: bytes, hold: bytes | None) -> Message:
     created, expires, ttl, delay, flags, client, origin_length = envelope.head(stored)
     origin, checksum, body = envelope.rest(stored, origin_length)
-    claim, count = None, 0
+    claim, count, first_claimed, reason = None, 0, 0, ""
     if hold:
-        # How often it was claimed, behind the claim that holds it, if one does.
-        claim = hold[:32].decode() if len(hold) > 32 else None
-        count = int(hold[32:] if claim else hold)
+        past = hold[1:]
+        if hold[0] != _BLANK:
+            claim, past = hold[:32].decode(), hold[32:]
+        first, *more = past.split(b" ", 2)
+        count = int(first)
+        if more:
+            first_claimed = int(more[0])
+            reason = more[1].decode() if more[1:] else ""
     attributes = None
     if flags and envelope.has_attributes(flags):
         attributes, body = envelope.with_attributes(body)
@@ -84,4 +90,6 @@ def message(now: int, prefix: str, rank: int, stored: bytes, hold: bytes | None)
         envelope.is_encrypted(flags),
         attributes,
         envelope.hops(flags),
+        first_claimed,
+        reason,
     )

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from zaqar_redis import errors, formats, metadata_rules, retry_policies, rules
-from zaqar_redis.keyspace import control_keys, keys
+from zaqar_redis import errors, metadata_rules, retry_policies, rules
+from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, Verb, verb
 from zaqar_redis.records import Page, Queue, QueueSize, Stats
-from zaqar_redis.storage.redis import decoding, identity
+from zaqar_redis.storage.redis import decoding, format_gate, identity
 from zaqar_redis.storage.redis.resource import RedisResource
 
 _CREATE = Script("queue_create")
@@ -27,6 +27,7 @@ _SWEEP = Script("queue_sweep")
 
 #: Names read at once when only some are wanted: few round trips, and small ones.
 _LIST_STEP = 100
+_ORDER = '"_group_mode" and "_priorities" are'
 _EMPTY = msgspec.json.encode({})
 
 #: Seconds, a hundred years: of a redelivery delay, whatever an operator allows.
@@ -43,7 +44,7 @@ class RedisQueues(RedisResource):
     @verb
     def create(self, project: str, queue: str, metadata: dict[str, Any]) -> Steps[bool]:
         if _order(metadata):
-            yield from require_order()
+            yield from format_gate.require_order(_ORDER)
         created, unlisted = yield _CREATE(
             keys.of_queue(project, queue),
             *queue_settings(queue, metadata),
@@ -63,7 +64,7 @@ class RedisQueues(RedisResource):
     @verb
     def update(self, project: str, queue: Queue, metadata: dict[str, Any]) -> Steps[bool]:
         if _order(metadata):
-            yield from require_order()
+            yield from format_gate.require_order(_ORDER)
         outcome = yield _UPDATE(
             keys.of_queue(project, queue.name),
             *queue_settings(queue.name, metadata),
@@ -262,16 +263,6 @@ def _order(metadata: dict[str, Any]) -> str:
     if mode not in metadata_rules.GROUP_MODES:
         mode = ""
     return f"{step} {mode or 'none'}" if step or mode else ""
-
-
-def require_order() -> Steps[None]:
-    """Raises Conflict when releases may work on the store that do not know the order of queues."""
-    needs = yield RedisCommand("HGET", control_keys.CONTROL.format, "needs")
-    if int(needs or 1) < formats.ORDER:
-        raise errors.Conflict(
-            why='"_group_mode" and "_priorities" are not available while workers of older '
-            "releases may run: once all are replaced, an operator runs zaqar-redis upgrade."
-        )
 
 
 def _limits(metadata: dict[str, Any], has_dead_queue: bool) -> str:

@@ -16,13 +16,8 @@ from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Argument, Call, RedisCommand, Script, Steps, verb
 from zaqar_redis.pool_records import TransferChunk
 from zaqar_redis.records import IMPORT_PREFIX, LockKind, MoveLock, Queue
-from zaqar_redis.storage.redis import identity
-from zaqar_redis.storage.redis.queues import (
-    add_to_list,
-    queue_settings,
-    remove_from_list,
-    require_order,
-)
+from zaqar_redis.storage.redis import format_gate, identity
+from zaqar_redis.storage.redis.queues import add_to_list, queue_settings, remove_from_list
 from zaqar_redis.storage.redis.resource import RedisResource
 
 _UNLOCK = Script("move_unlock")
@@ -186,7 +181,7 @@ class RedisTransfer(RedisResource):
             yield _PLACE(of_queue, *items, token=token, after=chunk.after, upto=upto)
         elif items and chunk.kind in ("order", "settings"):
             if chunk.kind == "order":
-                yield from require_order()
+                yield from format_gate.require_order("Priorities and groups are")
             yield _COMPLETE(of_queue, *items, token=token)
         elif chunk.kind == "queue":
             yield _COMPLETE(of_queue, *_new(chunk.after, *items), token=token)

@@ -1,6 +1,7 @@
--- A hold is the id of the claim that took a message last (32 characters) and its past: how often it
--- has been taken, and where no older release works on the store, when first (ms), and the reason for
--- which it was given back last, separated by blanks. It binds only while the message is in `claimed`.
+-- A hold is the id of the claim that took a message last (32 characters) and its past, separated by
+-- blanks: how often it has been taken, and where no older release works on the store, when first
+-- (ms), and the reason for which it was given back last. It binds only while the message is in
+-- `claimed`.
 local function holder_of(hold)
     return hold and string.sub(hold, 1, 32)
 end

@@ -1,6 +1,6 @@
 -- Take the oldest claimable messages out of `ready`, at most `limit`, and hand each to
--- keep(rank, envelope, count, hold before); those that were claimed too often go into `dead`. Sets `taken`,
--- their number, `left`, whether there may be more, and `soonest` for return_taken.lua.
+-- keep(rank, envelope, count, hold before); those that were claimed too often go into `dead`. Sets
+-- `taken`, their number, `left`, whether there may be more, and `soonest` for return_taken.lua.
 local ROUNDS = 50  -- how often a page may be refilled before the caller asks again
 local PAUSED_MS = 1000  -- after which a caller that waits may ask again
 local DEAD_LETTER_HOLD_MS = 60000  -- how long a message is held that was claimed too often
