@@ -106,12 +106,11 @@ class ReferenceModel:
         return lease if lease and lease.ends > self.now else None
 
     def held(self, name: str, claim: str) -> list[ModelMessage]:
+        """Returns the messages in the order in which they were claimed."""
         lease = self.lease(name, claim)
-        return [
-            entry
-            for entry in self.alive(name)
-            if lease and entry.rank in lease.ranks and entry.claim == claim and self.is_held(entry)
-        ]
+        alive = {entry.rank: entry for entry in self.alive(name)} if lease else {}
+        claimed = [alive[rank] for rank in lease.ranks if rank in alive] if lease else []
+        return [entry for entry in claimed if entry.claim == claim and self.is_held(entry)]
 
     # Operations.
 
@@ -272,7 +271,7 @@ class ReferenceModel:
             self._hold(entry, ttl, grace)
         if chosen and self.now + ttl * 1000 >= lease.ends:
             lease.ttl, lease.start = ttl, self.now
-        return [entry.rank for entry in chosen]
+        return sorted(entry.rank for entry in chosen)
 
     def release(
         self, name: str, claim: str, ranks: list[int] | None = None, delay: int | None = None
@@ -289,7 +288,7 @@ class ReferenceModel:
             entry.returns = self.now + wait
         if len(chosen) == len(held):
             del self.queues[name].leases[claim]
-        return [entry.rank for entry in chosen]
+        return sorted(entry.rank for entry in chosen)
 
     def pop(self, name: str, limit: int) -> list[ModelMessage]:
         taken = self.take(name, limit)
