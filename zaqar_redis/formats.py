@@ -45,7 +45,7 @@ CHANGES = (
         "leases of single messages, the fields min_claim_ttl, redelivery, limits and dedup of "
         "queues, records of what identifies messages",
     ),
-    FormatChange(4, 4, "priorities and ordered groups: the keys order and groups of queues"),
+    FormatChange(4, 4, "priorities and ordered groups; first claim and reason of messages"),
 )
 
 #: The version that a store must need before a queue has priorities or groups: releases that do not

@@ -409,3 +409,32 @@ def test_misspelt_field_of_a_redelivery_delay_is_named(api: ZaqarTestClient) -> 
         "PUT", "/queues/q", {"_redelivery_delay": {"minimum_delay": 5, "max_delay": 9}}
     )
     assert "_redelivery_delay.max_delay" in answer.headers["Ignored"]
+
+
+def test_reason_of_a_release_is_shown_with_the_next_delivery_and_the_dead_letter(
+    api: ZaqarTestClient,
+) -> None:
+    api.create("q", _max_claim_count=2, _dead_letter_queue="dead")
+    api.send("q", "a")
+    for number, last, reason in ((1, None, "no paper"), (2, "no paper", "no ink")):
+        claim, _ = api.hold("q")
+        (held,) = api.get(f"/queues/q/claims/{claim}?detailed=true").json()["messages"]
+        assert (held["claim_count"], held.get("reason")) == (
+            number,
+            None if number == 1 else "no paper",
+        )
+        assert held["first_claimed"].endswith("Z")
+        plain = api.claimed("q", claim).json()["messages"][0]
+        assert not {"first_claimed", "reason"} & plain.keys()
+        assert api.release_some("q", claim, reason=reason).json()["left"] == []
+    assert api.claim("q").status_code == 204
+    (letter,) = api.list("dead", echo=True, with_attributes=True).json()["messages"]
+    assert (letter["reason"], "attributes" in letter) == ("no ink", False)
+
+
+@pytest.mark.parametrize("reason", ["", "x" * 257, "a\nb", 5])
+def test_wrong_reason_is_refused_and_releases_nothing(api: ZaqarTestClient, reason: object) -> None:
+    api.send("q", "a")
+    claim, _ = api.hold("q")
+    refused(api.release_some("q", claim, reason=reason), 400, "reason")
+    assert len(api.claimed("q", claim).json()["messages"]) == 1
