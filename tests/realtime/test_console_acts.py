@@ -104,6 +104,15 @@ def test_queue_is_created_configured_purged_and_deleted(
     assert "_max_claim_count" not in stored
     assert "_on_expiry" not in stored
     assert "owner/team" not in stored
+    of_two_kinds = {"_priorities": "strict", "_redelivery_delay": {"minimum_delay": 5}}
+    page.get_by_label("Other attributes").fill(json.dumps(of_two_kinds))
+    page.get_by_label("_max_claim_count").fill("4")
+    for _ in range(2):  # what is not edited stays as it is
+        press(page, "Save")
+        expect(page.get_by_text("Saved.")).to_be_visible()
+        stored = api("GET", f"/v2/queues/{name}").json()
+        assert {each: stored[each] for each in of_two_kinds} == of_two_kinds
+        page.get_by_label("_max_claim_count").fill("")
     page.get_by_label("Other attributes").fill('{"_retry_policy": 1}')
     press(page, "Save")
     expect(page.get_by_text('"_retry_policy" must be an object')).to_be_visible()

@@ -151,10 +151,10 @@ _GROUP_MODE = _attribute(
 _PRIORITIES = {
     "description": "Messages of the highest `priority` are claimed first; with a number, one "
     "overtakes so many messages at most for each step of priority that it has more.",
-    "anyOf": [
-        {"type": "integer", "minimum": 1, "maximum": metadata_rules.PRIORITY_STEP_MAX},
-        {"enum": ["strict", None]},
-    ],
+    "type": ["string", "integer", "null"],
+    "pattern": "^strict$",
+    "minimum": 1,
+    "maximum": metadata_rules.PRIORITY_STEP_MAX,
 }
 #: Those that the service uses, by name.
 ATTRIBUTES = _RESERVED | {

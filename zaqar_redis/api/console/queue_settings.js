@@ -46,7 +46,8 @@ export class QueueSettings {
   async refresh(signal) {
     if (this.#stored) return;
     const query = { topics: this.kind === "topics" };
-    this.#attributes ??= await this.context.server.console("attributes", query, signal);
+    this.#attributes ??= Object.fromEntries(Object.entries(
+      await this.context.server.console("attributes", query, signal)).filter(hasField));
     const stored = await this.context.server.queues("GET", this.path, null, signal);
     this.#show(stored);
   }
@@ -123,6 +124,9 @@ export class QueueSettings {
   }
 }
 
+// One kind of value fits into a field; others are JSON, among the other attributes.
+const hasField = ([, schema]) =>
+  !schema.type.includes("object") && schema.type.filter((each) => each !== "null").length === 1;
 const isBoolean = (schema) => schema.type.includes("boolean");
 const isInteger = (schema) => schema.type.includes("integer");
 
