@@ -10,11 +10,13 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.script import Argument, Call, Script, Steps
 from zaqar_redis.records import IdempotencyKey, NewMessage, PostResult
+from zaqar_redis.schedule_records import OccurrenceKey
 from zaqar_redis.storage.redis import identity
 from zaqar_redis.storage.redis.queues import add_to_list
 
 #: also used to append messages that are packed already
 POST = Script("message_post")
+_POST_NUMBERED = Script("ledger_post")
 
 
 def post(
@@ -36,6 +38,26 @@ def post(
             delay = -message.deliver_at
         tail = envelope.tail(message, client)
         rest += (-1 if ttl is None else ttl, -1 if delay is None else delay, tail)
+    if isinstance(idempotency_key, OccurrenceKey):
+
+        def build_numbered(epoch: str) -> Call:
+            return _POST_NUMBERED(
+                keys.of_queue(project, queue),
+                *rest,
+                now=now,
+                epoch=epoch,
+                size=size,
+                default_ttl=default_ttl,
+                encrypted=int(encrypted),
+                entry=keys.ledger(idempotency_key.writer),
+                batch=idempotency_key.number,
+                chunk=0,
+                digest="0",
+                window=idempotency_key.window,
+            )
+
+        outcome, *_ = yield from run_append(project, queue, build_numbered)
+        return PostResult((), replayed=outcome == b"known")
     digest, fingerprint, window = b"", b"", 0
     if idempotency_key is not None:
         digest = keys.idempotency_key(idempotency_key.key)
