@@ -16,7 +16,8 @@ from zaqar_redis.storage.redis.queues import add_to_list
 
 #: also used to append messages that are packed already
 POST = Script("message_post")
-_POST_NUMBERED = Script("ledger_post")
+#: also used for chunks of batches
+POST_NUMBERED = Script("ledger_post")
 
 
 def post(
@@ -41,7 +42,7 @@ def post(
     if isinstance(idempotency_key, OccurrenceKey):
 
         def build_numbered(epoch: str) -> Call:
-            return _POST_NUMBERED(
+            return POST_NUMBERED(
                 keys.of_queue(project, queue),
                 *rest,
                 now=now,
