@@ -42,7 +42,8 @@ CHANGES = (
     FormatChange(
         3,
         1,
-        "leases of single messages, the fields min_claim_ttl, redelivery and limits of queues",
+        "leases of single messages, the fields min_claim_ttl, redelivery and limits of queues, "
+        "schedules",
     ),
 )
 

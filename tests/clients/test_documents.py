@@ -58,7 +58,7 @@ def test_the_readme_claims_one_message_and_deletes_it(
     [
         ("From SQS", "From RabbitMQ", ["{'order': 1} claimed 1 times"]),
         ("From RabbitMQ", "From BullMQ", []),
-        ("From BullMQ", "", ["1 delayed"]),
+        ("From BullMQ", "", ["1 delayed", "next at 30:00Z"]),
     ],
 )
 def test_who_comes_from_another_queue_finds_its_words_here(

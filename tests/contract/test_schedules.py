@@ -32,7 +32,7 @@ class Killed(BaseException):
     """The worker dies here."""
 
 
-class Worker:
+class ScheduleWorker:
     """A process that posts what is due; it may die at a step."""
 
     def __init__(self, store: PooledContractStore, cipher: BodyCipher | None = None) -> None:
@@ -81,15 +81,15 @@ def store(pools: PooledContractStore) -> PooledContractStore:
     return pools
 
 
-NewWorker = Callable[..., Worker]
+NewWorker = Callable[..., ScheduleWorker]
 
 
 @pytest.fixture
 def new_worker(store: PooledContractStore) -> Iterator[NewWorker]:
-    workers: list[Worker] = []
+    workers: list[ScheduleWorker] = []
 
-    def create(cipher: BodyCipher | None = None) -> Worker:
-        workers.append(Worker(store, cipher))
+    def create(cipher: BodyCipher | None = None) -> ScheduleWorker:
+        workers.append(ScheduleWorker(store, cipher))
         return workers[-1]
 
     yield create
@@ -98,12 +98,12 @@ def new_worker(store: PooledContractStore) -> Iterator[NewWorker]:
 
 
 @pytest.fixture
-def worker(new_worker: NewWorker) -> Worker:
+def worker(new_worker: NewWorker) -> ScheduleWorker:
     return new_worker()
 
 
 def test_schedules_are_stored_listed_replaced_and_deleted(
-    store: PooledContractStore, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    store: PooledContractStore, worker: ScheduleWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = store.clock.now
     message = NewMessage(b'{"a":1}', ttl=60, delay=1, attributes={"b": b"\0\xff", "n": 1.5})
@@ -137,7 +137,9 @@ def test_schedules_are_stored_listed_replaced_and_deleted(
     assert control.SCHEDULES_MAX == 1000
 
 
-def test_a_time_is_not_stored_when_it_is_past(store: PooledContractStore, worker: Worker) -> None:
+def test_a_time_is_not_stored_when_it_is_past(
+    store: PooledContractStore, worker: ScheduleWorker
+) -> None:
     put, now = worker.control.schedules.put, store.clock.now
     assert store.run(put(store.project, "s", TICK, now)) is None
     assert store.run(put(store.project, "s", TICK, now + 1)) is True
@@ -147,7 +149,7 @@ def test_a_time_is_not_stored_when_it_is_past(store: PooledContractStore, worker
 
 @pytest.mark.parametrize("step", ["before the post", "after the post", "after all"])
 def test_each_time_is_posted_once_when_a_worker_dies(
-    store: PooledContractStore, worker: Worker, new_worker: NewWorker, step: str
+    store: PooledContractStore, worker: ScheduleWorker, new_worker: NewWorker, step: str
 ) -> None:
     other = new_worker()
     # A queue that forgets idempotency keys soon.
@@ -171,7 +173,7 @@ def test_each_time_is_posted_once_when_a_worker_dies(
 
 
 def test_one_worker_posts_and_a_stalled_one_does_not_post_again(
-    store: PooledContractStore, worker: Worker, new_worker: NewWorker
+    store: PooledContractStore, worker: ScheduleWorker, new_worker: NewWorker
 ) -> None:
     stalled = new_worker()
     worker.put()
@@ -198,7 +200,7 @@ def test_one_worker_posts_and_a_stalled_one_does_not_post_again(
 
 
 def test_what_was_replaced_or_deleted_does_not_post(
-    store: PooledContractStore, worker: Worker
+    store: PooledContractStore, worker: ScheduleWorker
 ) -> None:
     worker.put()
     worker.put("gone")
@@ -226,7 +228,7 @@ def test_what_was_replaced_or_deleted_does_not_post(
     ],
 )
 def test_missed_times_are_posted_by_the_policy(
-    store: PooledContractStore, worker: Worker, missed: str, late: int, posts: int
+    store: PooledContractStore, worker: ScheduleWorker, missed: str, late: int, posts: int
 ) -> None:
     stored = worker.put(cron="0 * * * *", missed=missed)
     store.clock.now = stored.next + late
@@ -239,7 +241,7 @@ def test_missed_times_are_posted_by_the_policy(
 
 
 def test_paused_and_ended_schedules_post_nothing(
-    store: PooledContractStore, worker: Worker
+    store: PooledContractStore, worker: ScheduleWorker
 ) -> None:
     now = store.clock.now
     worker.put(paused=True)
@@ -254,7 +256,7 @@ def test_paused_and_ended_schedules_post_nothing(
 
 
 def test_refused_posts_are_noted_and_not_repeated(
-    store: PooledContractStore, worker: Worker
+    store: PooledContractStore, worker: ScheduleWorker
 ) -> None:
     store.run(store.driver.queues.create(store.project, "q", {"_max_messages": 1}))
     worker.put()
@@ -273,7 +275,7 @@ def test_refused_posts_are_noted_and_not_repeated(
 
 
 def test_stores_that_are_away_are_asked_again(
-    store: PooledContractStore, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    store: PooledContractStore, worker: ScheduleWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker.put()
     worker.put("other", queue="there", message=NewMessage(b'"there"', ttl=86_400))
@@ -300,7 +302,7 @@ def test_stores_that_are_away_are_asked_again(
 
 
 def test_queue_that_moves_gets_each_post_once(
-    store: PooledContractStore, worker: Worker, new_worker: NewWorker
+    store: PooledContractStore, worker: ScheduleWorker, new_worker: NewWorker
 ) -> None:
     worker.put()
     store.clock.tick(60)
@@ -316,7 +318,7 @@ def test_queue_that_moves_gets_each_post_once(
 
 
 def test_clock_that_is_set_back_a_little_posts_nothing_twice(
-    store: PooledContractStore, worker: Worker
+    store: PooledContractStore, worker: ScheduleWorker
 ) -> None:
     worker.put()
     for _ in range(3):
@@ -335,7 +337,9 @@ def test_clock_that_is_set_back_a_little_posts_nothing_twice(
     assert store.listed() == ["tick"] * 4
 
 
-def test_clock_that_was_far_ahead_stops_nothing(store: PooledContractStore, worker: Worker) -> None:
+def test_clock_that_was_far_ahead_stops_nothing(
+    store: PooledContractStore, worker: ScheduleWorker
+) -> None:
     worker.put()
     worker.put("daily", cron="@daily", queue="there")
     now = store.clock.now
@@ -364,7 +368,9 @@ def test_bodies_are_stored_encrypted(store: PooledContractStore, new_worker: New
     assert [message.body for message in page] == [b'"tick"']
 
 
-def test_evicted_schedules_leave_the_index(store: PooledContractStore, worker: Worker) -> None:
+def test_evicted_schedules_leave_the_index(
+    store: PooledContractStore, worker: ScheduleWorker
+) -> None:
     worker.put()
     client = worker.control._client
     for key in store.run(client.command("KEYS", "zr:{control}:schedule:*")):
