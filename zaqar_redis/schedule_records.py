@@ -41,6 +41,8 @@ class StoredSchedule(Record, frozen=True):
     version: str
     #: when it is due; 0: not any more, or not while it is paused
     next: int = 0
+    #: when that was found, by the clock of the store
+    planned: int = 0
     #: the time for which it has posted last; 0: it has not
     last: int = 0
     #: why the last post was refused; empty: it was not

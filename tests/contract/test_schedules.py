@@ -133,7 +133,7 @@ def test_schedules_are_stored_listed_replaced_and_deleted(
         worker.get("s0")
     assert store.run(worker.control.schedules.due(9)).next == 0
     leftovers = store.run(worker.control._client.command("KEYS", "zr:{control}:*schedule*"))
-    assert leftovers == []
+    assert leftovers == [CONTROL.schedule_clock]
     assert control.SCHEDULES_MAX == 1000
 
 
@@ -342,9 +342,11 @@ def test_clock_that_was_far_ahead_stops_nothing(
 ) -> None:
     worker.put()
     worker.put("daily", cron="@daily", queue="there")
+    worker.put("skipping", cron="@daily", queue="skipped", missed="skip")
     now = store.clock.now
     store.clock.tick(365 * 86_400)
     worker.round()
+    worker.put("new", cron="@daily")
     assert (len(store.listed()), len(store.listed("there"))) == (1, 1)
     store.clock.now = now + 30_000
     worker.round()
@@ -352,7 +354,8 @@ def test_clock_that_was_far_ahead_stops_nothing(
     worker.round()
     assert len(store.listed()) == 2
     assert worker.get().next == now + 2 * MINUTE
-    assert worker.get("daily").next == now - now % DAY + DAY
+    for name in ("daily", "skipping", "new"):
+        assert (worker.get(name).next, worker.get(name).last) == (now - now % DAY + DAY, 0)
     assert not store.run(worker.control.schedules.due(9)).set_back
 
 

@@ -48,4 +48,4 @@ def test_racing_and_killed_processes_post_each_time_once() -> None:
             store.clock.now = round(time.time() * 1000)
             assert 0 < len(store.listed()) < _SCHEDULES
             assert _ends(server.uri, 0, 0) == [0, 0]
-            assert sorted(store.listed()) == list(range(_SCHEDULES))
+            assert sorted(map(int, store.listed())) == list(range(_SCHEDULES))

@@ -48,7 +48,7 @@ class ControlKeys:
     largest_queues: bytes
     #: zset: <project>/<schedule> by when it is due
     due_schedules: bytes
-    #: string: the highest time at which a schedule has posted, by the clock of this store
+    #: string: the highest time at which a schedule was planned, by the clock of this store
     schedule_clock: bytes
     #: PUB/SUB channel: what changed
     news: bytes

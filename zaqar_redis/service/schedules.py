@@ -58,6 +58,8 @@ class ScheduleService:
         self._limits = limits
         self._cipher = cipher
         self._changed = asyncio.Event()
+        #: whether it has, or had not long ago, the role
+        self._leads = False
 
     async def put(self, project: str, name: str, schedule: Schedule) -> bool:
         """Creates or replaces a schedule; returns whether it is new.
@@ -140,17 +142,21 @@ class ScheduleService:
             if not found.items and not found.set_back:
                 wait = (found.next - found.now) / 1000 if found.next else _INTERVAL
                 return min(max(wait, 0.0), _INTERVAL)
-            if not await self._control.lead(_ROLE, _LEASE_SECONDS):
+            self._leads = await self._control.lead(_ROLE, _LEASE_SECONDS)
+            if not self._leads:
                 return _SHORT_INTERVAL
             if found.set_back:
                 await self._go_back(found.now)
             else:
-                await asyncio.gather(*(self._fire(each, found.now) for each in found.items))
+                fired = (self._fire(each, found.now) for each in found.items)
+                for failure in filter(None, await asyncio.gather(*fired, return_exceptions=True)):
+                    raise failure
 
     async def resign(self) -> None:
         """Lets another process post."""
-        with contextlib.suppress(errors.Unavailable):
-            await self._control.resign(_ROLE)
+        if self._leads:
+            with contextlib.suppress(errors.Unavailable):
+                await self._control.resign(_ROLE)
 
     async def _fire(self, stored: StoredSchedule, now: int) -> None:
         schedule = stored.schedule
@@ -195,7 +201,7 @@ class ScheduleService:
         return ""
 
     async def _go_back(self, now: int) -> None:
-        """Lets schedules post again that did so in what was taken for the future."""
+        """Plans schedules anew that were planned in what was taken for the future."""
         LOG.warning(
             "the clock of the control store was set back: schedules go on from the present time",
             extra={"action": "clock_set_back"},
@@ -204,12 +210,13 @@ class ScheduleService:
         while cursor:
             cursor, found = await self._store.scan(cursor)
             for each in found:
-                if each.last > now:
+                if each.planned > now:
                     with contextlib.suppress(errors.BadRequest):
                         cron = Cron(each.schedule.cron, each.schedule.timezone)
                         due = next_time(each.schedule, cron, now)
                         # Queues take no times of a version before the last one.
-                        anew = replace(each, version=uuid.uuid4().hex, next=due, last=0)
+                        last = each.last if each.last <= now else 0
+                        anew = replace(each, version=uuid.uuid4().hex, next=due, last=last)
                         await self._store.advance(each, anew, due)
         await self._store.accept_clock()
 

@@ -2,10 +2,11 @@
 --
 -- Returns 1, or 0 when it was changed or deleted meanwhile.
 --#keys schedule due_schedules schedule_clock
---#args entry version expected new_version next last:number failure due
+--#args now:number entry version expected new_version next last failure due
 -- next: ms, or '0': it is not due any more
--- last: ms, or 0: it has posted nothing
+-- last: ms, or '0': it has posted nothing
 -- due: ms when to look at it again, or '0'
+--#include now schedule_clock
 
 local stored = redis.call('HMGET', schedule, 'version', 'next')
 if stored[1] ~= version or stored[2] ~= expected then
@@ -15,15 +16,9 @@ if stored[1] ~= version or stored[2] ~= expected then
     return 0
 end
 -- A full Redis lets a script go on that has written.
-redis.call('HDEL', schedule, 'version', 'next', 'last', 'failure')
-redis.call('HSET', schedule, 'version', new_version, 'next', next)
-if last ~= 0 then
-    local at = string.format('%.0f', last)
-    redis.call('HSET', schedule, 'last', at)
-    if last > tonumber(redis.call('GET', schedule_clock) or 0) then
-        redis.call('SET', schedule_clock, at)
-    end
-end
+redis.call('HDEL', schedule, 'version', 'next', 'planned', 'last', 'failure')
+redis.call('HSET', schedule,
+    'version', new_version, 'next', next, 'planned', see(now), 'last', last)
 if failure ~= '' then
     redis.call('HSET', schedule, 'failure', failure)
 end

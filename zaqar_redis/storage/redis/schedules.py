@@ -73,7 +73,7 @@ class RedisSchedules(RedisResource):
         found = yield from _read(entries)
         if len(found) < len(entries):
             known = {keys.entry(each.project, each.name) for each in found}
-            yield [_removal(entry) for entry in entries if entry not in known]
+            yield [_removal(entry, now) for entry in entries if entry not in known]
         return DueSchedules(
             now,
             found,
@@ -85,6 +85,7 @@ class RedisSchedules(RedisResource):
     def advance(self, stored: StoredSchedule, to: StoredSchedule, due: int) -> Steps[bool]:
         advanced = yield _ADVANCE(
             ScheduleKeys(entry := keys.entry(stored.project, stored.name)),
+            now=self._now(),
             entry=entry,
             version=stored.version,
             expected=stored.next,
@@ -106,10 +107,10 @@ class RedisSchedules(RedisResource):
         yield _ACCEPT_CLOCK(CONTROL, now=self._now())
 
 
-def _removal(entry: bytes) -> Call:
+def _removal(entry: bytes, now: int) -> Call:
     """Returns the call that removes an evicted schedule from the index."""
-    nothing = dict.fromkeys(("version", "expected", "new_version", "next", "failure", "due"), "")
-    return _ADVANCE(ScheduleKeys(entry), entry=entry, last=0, **nothing)
+    nothing = dict.fromkeys(_ADVANCE.args, "")
+    return _ADVANCE(ScheduleKeys(entry), **(nothing | {"now": now, "entry": entry}))
 
 
 def _read(entries: Sequence[bytes]) -> Steps[Sequence[StoredSchedule]]:
@@ -132,6 +133,7 @@ def _stored(project: str, name: str, flat: Sequence[bytes]) -> StoredSchedule:
         _schedule(stored[b"definition"]),
         version=stored[b"version"].decode(),
         next=int(stored[b"next"]),
+        planned=int(stored[b"planned"]),
         last=int(stored.get(b"last", 0)),
         failure=stored.get(b"failure", b"").decode(),
     )
