@@ -11,6 +11,10 @@ from zaqar_redis.records import DAY_MS, IdempotencyKey, NewMessage, Record
 #: What is posted of times that were missed: the latest of them, or none that is late.
 Missed = Literal["latest", "skip"]
 
+#: Milliseconds by which a clock may be set back before schedules are planned anew: until it is
+#: where it was, they wait.
+SET_BACK_MAX = 3_600_000
+
 #: As long as a queue knows a writer: longer than a control store is away.
 _KNOWN_MS = 14 * DAY_MS
 

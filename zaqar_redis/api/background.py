@@ -48,7 +48,7 @@ class BackgroundTasks:
         yield "sweeper", _sweep(services.driver, services.settings.sweep_interval)
         if services.pooled is not None:
             yield "mover", _move(services.pooled.jobs)
-        if services.schedules is not None:
+        if services.schedules is not None and not services.parts.for_command:
             yield "schedules", services.schedules.run()
         yield "marks", _mark_stores(services.driver)
         if self._queue_metrics is not None:

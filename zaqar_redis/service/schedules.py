@@ -14,7 +14,7 @@ from zaqar_redis import errors, rules
 from zaqar_redis.cron import Cron
 from zaqar_redis.metrics.definitions import SCHEDULED_POSTS
 from zaqar_redis.records import Page
-from zaqar_redis.schedule_records import OccurrenceKey, Schedule, StoredSchedule
+from zaqar_redis.schedule_records import SET_BACK_MAX, OccurrenceKey, Schedule, StoredSchedule
 from zaqar_redis.service.encryption import BodyCipher
 from zaqar_redis.service.messages import MessageService, check_draft
 from zaqar_redis.storage.control import Control
@@ -35,12 +35,8 @@ _PAGE = 50
 _RETRY_MS = 5000
 #: Milliseconds by which a post may be late that is no missed one.
 _LATE_MS = 60 * 1000
-#: Milliseconds for which a clock may have been set back: as the store has it.
-_SET_BACK_MS = 3600 * 1000
 #: That of nobody, so that no client misses the messages as its own.
 _CLIENT = "00000000-0000-0000-0000-000000000000"
-
-
 _NAME = f"1 to {rules.QUEUE_NAME_MAX} ASCII letters, digits, underscores, dashes and dots"
 
 
@@ -81,7 +77,7 @@ class ScheduleService:
         while True:
             now, stored = await self._store.get(project, name)
             last = 0 if stored is None else stored.last
-            if last > now + _SET_BACK_MS:
+            if last > now + SET_BACK_MAX:
                 last = 0
             due = 0 if schedule.paused else next_time(schedule, cron, max(now, last))
             created = await self._store.put(project, name, schedule, due)
@@ -124,9 +120,9 @@ class ScheduleService:
         """Posts what is due, again and again, if this process is the one that does."""
         pause = 0.0
         while True:
-            self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), pause)
+            self._changed.clear()
             try:
                 pause = await self.round()
             except errors.Unavailable:

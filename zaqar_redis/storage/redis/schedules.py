@@ -13,7 +13,7 @@ from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.control_keys import CONTROL, ScheduleKeys
 from zaqar_redis.keyspace.script import Call, RedisCommand, Script, Steps, verb
 from zaqar_redis.records import NewMessage, Page, Record
-from zaqar_redis.schedule_records import DueSchedules, Schedule, StoredSchedule
+from zaqar_redis.schedule_records import SET_BACK_MAX, DueSchedules, Schedule, StoredSchedule
 from zaqar_redis.storage.control import SCHEDULES_MAX
 from zaqar_redis.storage.redis import identity
 from zaqar_redis.storage.redis.resource import RedisResource
@@ -27,8 +27,6 @@ _DUE = Script("schedule_due")
 _ADVANCE = Script("schedule_advance")
 _ACCEPT_CLOCK = Script("schedule_accept_clock")
 
-#: Milliseconds by which a clock is set back before times are posted again: until then it waits.
-_SET_BACK_MS = 3600 * 1000
 #: Schedules read in one step: a millisecond or two.
 _PAGE = 100
 
@@ -78,7 +76,7 @@ class RedisSchedules(RedisResource):
             now,
             found,
             next=int(float(next_at)),
-            set_back=now < int(seen) - _SET_BACK_MS,
+            set_back=now < int(seen) - SET_BACK_MAX,
         )
 
     @verb
