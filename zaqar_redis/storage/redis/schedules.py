@@ -11,7 +11,7 @@ import msgspec
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.control_keys import CONTROL, ScheduleKeys
-from zaqar_redis.keyspace.script import Call, RedisCommand, Script, Steps, verb
+from zaqar_redis.keyspace.script import Argument, Call, RedisCommand, Script, Steps, verb
 from zaqar_redis.records import NewMessage, Page, Record
 from zaqar_redis.schedule_records import SET_BACK_MAX, DueSchedules, Schedule, StoredSchedule
 from zaqar_redis.storage.control import SCHEDULES_MAX
@@ -107,8 +107,9 @@ class RedisSchedules(RedisResource):
 
 def _removal(entry: bytes, now: int) -> Call:
     """Returns the call that removes an evicted schedule from the index."""
-    nothing = dict.fromkeys(_ADVANCE.args, "")
-    return _ADVANCE(ScheduleKeys(entry), **(nothing | {"now": now, "entry": entry}))
+    values: dict[str, Argument] = dict.fromkeys(_ADVANCE.args, "")
+    values.update(now=now, entry=entry)
+    return _ADVANCE(ScheduleKeys(entry), **values)
 
 
 def _read(entries: Sequence[bytes]) -> Steps[Sequence[StoredSchedule]]:
