@@ -23,8 +23,8 @@ _NAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-#: Where clocks are changed, a search backwards misses times, and this far it goes forward.
-_CHANGE = timedelta(hours=2)
+#: Milliseconds: where clocks are changed a search backwards misses times, so it goes forward there.
+_CHANGE = 2 * 3600 * 1000
 
 
 class Cron:
@@ -59,28 +59,26 @@ class Cron:
 
     def next(self, after: int) -> int | None:
         """Returns the first time after another; None: there is none any more."""
-        return next(self._from(_moment(after, self._zone)), None)
+        return next(self._from(after), None)
 
     def latest(self, first: int, now: int) -> int:
         """Returns the last time until *now*; *first* is one of them."""
-        moment = _moment(now, self._zone)
-        for at in self._from(_moment(max(first, now - _milliseconds(_CHANGE)), self._zone)):
+        begin = max(first, now - _CHANGE)
+        for at in self._from(begin):
             if at > now:
                 break
             first = at
-        else:
+        if first >= begin:
             return first
-        if first > now - _milliseconds(_CHANGE):
-            return first
-        found = next(CronSim(self._fields, moment + timedelta(seconds=1), reverse=True), None)
+        moment = self._moment(now) + timedelta(seconds=1)
+        found = next(CronSim(self._fields, moment, reverse=True), None)
         at = 0 if found is None else round(found.timestamp() * 1000)
         return at if first < at <= now else first
 
-    def _from(self, moment: datetime) -> Iterator[int]:
-        """Yields the times after a moment."""
-        last = round(moment.timestamp() * 1000)
+    def _from(self, last: int) -> Iterator[int]:
+        """Yields the times after another."""
         try:
-            for each in CronSim(self._fields, moment):
+            for each in CronSim(self._fields, self._moment(last)):
                 at = round(each.timestamp() * 1000)
                 if at > last:  # an hour that comes twice, or not at all, is counted once
                     last = at
@@ -88,10 +86,5 @@ class Cron:
         except (OverflowError, ValueError):  # behind the year 9999
             return
 
-
-def _moment(milliseconds: int, zone: ZoneInfo) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, zone)
-
-
-def _milliseconds(time: timedelta) -> int:
-    return round(time.total_seconds() * 1000)
+    def _moment(self, milliseconds: int) -> datetime:
+        return datetime.fromtimestamp(milliseconds / 1000, self._zone)

@@ -65,6 +65,7 @@ def test_latest_of_missed_times_is_found(
 def test_no_time_follows_the_last_year() -> None:
     end = round(datetime.max.replace(tzinfo=UTC).timestamp()) * 1000
     assert Cron("@daily", "UTC").next(end - 86_400_000) is None
+    assert Cron("@daily", "Asia/Tokyo").next(end) is None
 
 
 @pytest.mark.parametrize(
