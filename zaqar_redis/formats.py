@@ -43,7 +43,7 @@ CHANGES = (
         3,
         1,
         "leases of single messages, the fields min_claim_ttl, redelivery, limits and dedup of "
-        "queues, records of what identifies messages",
+        "queues, records of what identifies messages, schedules",
     ),
     FormatChange(4, 4, "priorities and ordered groups; first claim and reason of messages"),
 )

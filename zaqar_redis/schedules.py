@@ -19,15 +19,23 @@ def parse(text: str, place: int) -> int:
     Raises BadRequest, which names the *place* of the message in its post.
     """
     try:
+        return milliseconds(moment(text))
+    except ValueError as error:
+        raise errors.BadRequest(
+            why=f'The value of "deliver_at" {error} - at `$.messages[{place}]`'
+        ) from None
+
+
+def moment(text: str) -> datetime:
+    """Returns the time that an ISO 8601 text says, of UTC if it names no zone.
+
+    Raises ValueError with what is wrong with it.
+    """
+    try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        why = "is no time in ISO 8601, as 2030-01-31T12:00:00Z is"
-    else:
-        try:
-            return milliseconds(at if at.tzinfo else at.replace(tzinfo=UTC))
-        except ValueError as error:
-            why = str(error)
-    raise errors.BadRequest(why=f'The value of "deliver_at" {why} - at `$.messages[{place}]`')
+        raise ValueError("is no time in ISO 8601, as 2030-01-31T12:00:00Z is") from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def milliseconds(at: datetime) -> int:

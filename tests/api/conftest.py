@@ -19,7 +19,7 @@ from tests.support.tiers import in_gate
 from tests.support.ways import HOT, WAYS
 
 #: Files of tests in which no route is hot.
-_ASGI_ROUTES = {"test_pools", "test_subscriptions", "test_subscription_notices"}
+_ASGI_ROUTES = {"test_pools", "test_schedules", "test_subscriptions", "test_subscription_notices"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -256,6 +256,19 @@ def test_dead_letters_go_only_where_the_key_may_post(
     assert [patch("invoices"), patch("orders-other")] == [403, 200]
 
 
+def test_schedules_post_only_where_the_key_may_post(
+    client: KeyClient, operator: KeyOperator
+) -> None:
+    rights = ("--right", "*:schedules:*", "--right", "orders-*:messages:create")
+    key = operator.create(*rights, project=f"project-{uuid.uuid4()}")
+
+    def put(queue: str) -> int:
+        document = {"queue": queue, "cron": "@yearly", "message": {"body": 1}}
+        return client.request("PUT", "/v2/schedules/yearly", key, json=document).status_code
+
+    assert [put("invoices"), put("orders-new")] == [403, 201]
+
+
 def test_subscriptions_deliver_only_where_the_key_may_post(
     client: KeyClient, operator: KeyOperator
 ) -> None:

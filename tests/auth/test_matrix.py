@@ -134,7 +134,7 @@ def _names_nothing(route: ApiRoute) -> bool:
     """Returns whether it is about what does not exist here."""
     if route.path.endswith(("{message}", "{claim}")):
         return route.method in ("GET", "PATCH")
-    if route.path.endswith("{subscription}"):
+    if route.path.endswith(("{subscription}", "{schedule}")):
         return route.method == "GET"  # a change needs a document that says something
     if route.path.endswith(("/replay", "/test", "/release")):
         return True

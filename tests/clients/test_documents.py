@@ -61,7 +61,10 @@ def test_the_readme_claims_one_message_and_deletes_it(
             ["{'order': 1} claimed 1 times", "ann reserve beside bob reserve", "pay"],
         ),
         ("From RabbitMQ", "From BullMQ", []),
-        ("From BullMQ", "", ["cover", "1 delayed", "duplicates: None", "duplicates: [0]"]),
+        (
+            *("From BullMQ", ""),
+            ["cover", "1 delayed", "duplicates: None", "duplicates: [0]", "next at 30:00Z"],
+        ),
     ],
 )
 def test_who_comes_from_another_queue_finds_its_words_here(

@@ -19,6 +19,7 @@ from zaqar_redis.keyspace.control_keys import (
     ControlKeys,
     EntryKeys,
     RoleKeys,
+    ScheduleKeys,
 )
 from zaqar_redis.keyspace.keys import (
     ChannelKeys,
@@ -45,6 +46,7 @@ KINDS = (
     QueueKeys,
     RecordKeys,
     RoleKeys,
+    ScheduleKeys,
     TermKeys,
     RoutingKeys,
 )

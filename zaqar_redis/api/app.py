@@ -29,6 +29,7 @@ from zaqar_redis.api.rest.messages import MessageHandlers
 from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHandlers
 from zaqar_redis.api.rest.queues import QueueHandlers
 from zaqar_redis.api.rest.quotas import QuotaHandlers
+from zaqar_redis.api.rest.schedules import ScheduleHandlers
 from zaqar_redis.api.rest.topics import TopicHandlers
 from zaqar_redis.api.rest_routes import HandlerSet, rest_routes
 from zaqar_redis.api.route_advice import RouteAdvice
@@ -69,6 +70,9 @@ def _handlers(services: Services) -> HandlerSet:
         if pooled
         else None,
         quotas=quotas,
+        schedules=ScheduleHandlers(services.schedules, policy, settings.enable_checksum)
+        if services.schedules
+        else None,
     )
 
 

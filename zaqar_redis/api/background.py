@@ -39,6 +39,8 @@ class BackgroundTasks:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._services.schedules is not None:
+            await self._services.schedules.resign()
 
     def _all(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         services = self._services
@@ -46,6 +48,8 @@ class BackgroundTasks:
         yield "sweeper", _sweep(services.driver, services.settings.sweep_interval)
         if services.pooled is not None:
             yield "mover", _move(services.pooled.jobs)
+        if services.schedules is not None and not services.parts.for_command:
+            yield "schedules", services.schedules.run()
         yield "marks", _mark_stores(services.driver)
         if self._queue_metrics is not None:
             yield "queue metrics", self._queue_metrics.run(services.parts.reads_queue_metrics)

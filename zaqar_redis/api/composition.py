@@ -26,6 +26,7 @@ from zaqar_redis.service.queue_channels import QueueChannelService
 from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.service.requests_in_flight import RequestsInFlight
+from zaqar_redis.service.schedules import ScheduleService
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
 
@@ -76,6 +77,8 @@ class Services:
     administration: AdministrationService
     health: HealthService
     notifications: Notifications
+    #: None: there is no control store for them
+    schedules: ScheduleService | None
     #: None: there are none
     channels: ChannelsFrontEnd | None
     #: None: there is no console
@@ -97,12 +100,14 @@ def compose(settings: ApiSettings, parts: ServiceParts) -> Services:
     long_polls = LongPoll(driver.feed, settings.max_waiting, in_flight)
     cipher = BodyCipher(settings.encryption_key) if settings.encryption_key else None
     signer = UrlSigner(settings.signing_key)
-    quotas = None
+    quotas, schedules = None, None
     if isinstance(driver, PooledDriver):
         quotas = QuotaEnforcer(driver, driver.control.quotas, settings.quota)
     enforced = None if parts.for_command else quotas
     queues = QueueService(driver, limits, cipher is not None, enforced)
     messages = MessageService(driver, limits, cipher, long_polls, enforced)
+    if isinstance(driver, PooledDriver):
+        schedules = ScheduleService(driver.control, messages, limits, cipher)
     access = parts.access or open_access(is_admin=settings.admin_mode)
     channels = None
     if parts.channels is not None:
@@ -138,6 +143,7 @@ def compose(settings: ApiSettings, parts: ServiceParts) -> Services:
         administration=AdministrationService(driver, limits, messages, enforced),
         health=HealthService(driver, None if node is None else node.engine.ping, parts.is_stopping),
         notifications=notifications,
+        schedules=schedules,
         channels=channels,
         operators=operators,
     )

@@ -34,8 +34,10 @@ from zaqar_redis.api.rest.home import (
 from zaqar_redis.api.rest.messages import MessageHandlers
 from zaqar_redis.api.rest.queues import QueueHandlers
 from zaqar_redis.api.rest.quotas import QuotaHandlers
+from zaqar_redis.api.rest.schedules import ScheduleHandlers
 from zaqar_redis.api.rest.topics import TopicHandlers
 from zaqar_redis.api.routes import ApiRoute, Handler, delete, get, patch, post, put
+from zaqar_redis.api.schedule_routes import schedule_routes
 from zaqar_redis.auth.signed_urls import SignedUrl
 from zaqar_redis.check_records import StoreHealth
 
@@ -51,6 +53,7 @@ class HandlerSet(Struct, frozen=True):
     topics: TopicHandlers
     pools: InstallationHandlers | None = None
     quotas: QuotaHandlers | None = None
+    schedules: ScheduleHandlers | None = None
 
 
 def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list[ApiRoute]:
@@ -66,6 +69,8 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
         *_claim_routes(handlers.claims),
         *administration_routes(handlers.administration),
     ]
+    if handlers.schedules is not None:
+        routes += schedule_routes(handlers.schedules, limits)
     if handlers.quotas is not None:
         routes += quota_routes(handlers.quotas, admin=admin)
     if admin:

@@ -60,6 +60,7 @@ _READING = {
     "claims": ("get_all", "get"),
     "subscription": ("get_all", "get"),
     "topics": ("get_all", "get", "stats"),
+    "schedules": ("get_all", "get"),
     "quotas": ("get",),
     # "call" and "batch" call other methods, each of which has its own rule.
     "channels": (
@@ -77,6 +78,7 @@ _WRITING = {
     "claims": ("create", "update", "delete"),
     "subscription": ("create", "update", "delete", "confirm", "replay", "test"),
     "topics": ("create", "update", "delete", "purge", "share"),
+    "schedules": ("create", "delete"),
     "channels": ("publish", "broadcast", "send", "history_remove", "rpc", "token"),
 }
 _ADMINISTRATION = {

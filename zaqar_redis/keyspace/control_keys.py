@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys of the control store: pools, flavors, catalogue, roles, access keys, quotas.
+"""The keys of the control store: pools, flavors, catalogue, roles, access keys, quotas, schedules.
 
 All are in one slot.
 """
@@ -46,6 +46,10 @@ class ControlKeys:
     queue_alarms: bytes
     #: string with an expiry: store -> its largest queues, as JSON
     largest_queues: bytes
+    #: zset: <project>/<schedule> by when it is due
+    due_schedules: bytes
+    #: string: the highest time at which a schedule was planned, by the clock of this store
+    schedule_clock: bytes
     #: PUB/SUB channel: what changed
     news: bytes
 
@@ -117,3 +121,18 @@ class AccessKeyKeys:
         #: hash: what it grants, its sealed secret, whether it is disabled, its last use
         self.access_key = _CONTROL + b"access_key:" + key_id.encode()
         self.access_keys = CONTROL.access_keys
+
+
+class ScheduleKeys:
+    """The control keys, with those of one schedule."""
+
+    __slots__ = ("due_schedules", "schedule", "schedule_clock", "schedules")
+
+    def __init__(self, entry: bytes) -> None:
+        """*entry*: <project>/<schedule>."""
+        #: hash: what it posts and when, when it is due, when it has posted last
+        self.schedule = _CONTROL + b"schedule:" + entry
+        #: zset, score 0: names of the project's schedules, for listing
+        self.schedules = _CONTROL + b"schedules:" + entry.partition(b"/")[0]
+        self.due_schedules = CONTROL.due_schedules
+        self.schedule_clock = CONTROL.schedule_clock

@@ -60,6 +60,12 @@ QUOTA_REFUSED = Counter(
 
 POSTED = Counter("messages_posted", "Messages posted through this service.")
 CLAIMED = Counter("messages_claimed", "Messages claimed or popped through this service.")
+SCHEDULED_POSTS = Counter(
+    "scheduled_posts",
+    "Posts of schedules that this process made, or that were refused.",
+    ("outcome",),
+    known=("posted", "refused"),
+)
 CLAIMS = Counter("claims", "Claims granted, and pops that found messages.")
 
 # Stores

@@ -62,12 +62,7 @@ class MessageService(ComposedVerbs):
             raise errors.BadRequest(why="No messages to enqueue.")
         for place, message in enumerate(drafts):
             try:
-                rules.message_ttl(message.ttl, self._limits)
-                rules.message_delay(message.delay, self._limits)
-                if message.delay is not None and message.deliver_at is not None:
-                    raise errors.BadRequest(why='Give "delay" or "deliver_at", not both.')
-                if message.attributes is not None:
-                    rules.message_attributes(message.attributes)
+                check_draft(message, self._limits)
             except errors.BadRequest as refused:
                 if len(drafts) == 1:
                     raise
@@ -210,11 +205,11 @@ class MessageService(ComposedVerbs):
     def _decrypted(self, project: str, message: Message) -> Message:
         if not message.encrypted:
             return message
-        body = self._require_cipher().decrypt(project, message.body)
+        body = self.require_cipher().decrypt(project, message.body)
         return msgspec.structs.replace(message, body=body, encrypted=False)
 
     def _encrypted(self, project: str, new_messages: Sequence[NewMessage]) -> Sequence[NewMessage]:
-        cipher = self._require_cipher()
+        cipher = self.require_cipher()
         return [
             msgspec.structs.replace(
                 message,
@@ -225,13 +220,24 @@ class MessageService(ComposedVerbs):
             for message in new_messages
         ]
 
-    def _require_cipher(self) -> BodyCipher:
+    def require_cipher(self) -> BodyCipher:
+        """Raises BadConfiguration without one."""
         if self._cipher is None:
             raise errors.BadConfiguration(
                 "[transport] message_encryption_key is not set, but encrypted messages or queues "
                 "need it"
             )
         return self._cipher
+
+
+def check_draft(message: NewMessage, limits: rules.Limits) -> None:
+    """Raises BadRequest for a message that no queue takes."""
+    rules.message_ttl(message.ttl, limits)
+    rules.message_delay(message.delay, limits)
+    if message.delay is not None and message.deliver_at is not None:
+        raise errors.BadRequest(why='Give "delay" or "deliver_at", not both.')
+    if message.attributes is not None:
+        rules.message_attributes(message.attributes)
 
 
 def count_claimed(result: ClaimResult) -> None:

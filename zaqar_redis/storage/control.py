@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract of a control store: pools, flavors, the pools of queues, access keys, quotas,
-histories of queues.
+histories of queues, recurring posts.
 
-All of it belongs to the operator; none of it is seen by a project.  Each method, unless it
-says otherwise, is one atomic step, so that several workers and operators agree.  Every method
-may raise `errors.StoreUnavailable` or `errors.Overloaded`.
+All of it belongs to the operator, and none is seen by a project, but for recurring posts.  Each
+method, unless it says otherwise, is one atomic step, so that several workers and operators agree.
+Every method may raise `errors.StoreUnavailable` or `errors.Overloaded`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from zaqar_redis.formats import WorkerRelease
 from zaqar_redis.pool_records import CatalogueEntry, Flavor, Job, Move, Pool, QueueLocation
 from zaqar_redis.pool_records import PoolsSnapshot as AllPools
 from zaqar_redis.records import Page, Quota, QuotaNews
+from zaqar_redis.schedule_records import DueSchedules, Schedule, StoredSchedule
 from zaqar_redis.storage.contract import FormatMark
 
 #: The default pool: the service's own store, for queues that are in no other pool.
@@ -27,6 +28,8 @@ DEFAULT_POOL = "default"
 POOLS_MAX = 1000
 #: Most projects with a quota of their own: every worker has all of them, about a megabyte.
 QUOTAS_MAX = 10_000
+#: Most schedules of a project: with the largest messages they take some 64 MB.
+SCHEDULES_MAX = 1000
 
 
 class Pools(Protocol):
@@ -253,6 +256,47 @@ class Histories(Protocol):
         """Returns the largest queues of each store, by its name, the largest first."""
 
 
+class Schedules(Protocol):
+    """Recurring posts of projects, and when each is due, by the clock of this store."""
+
+    def put(
+        self, project: str, name: str, schedule: Schedule, next_at: int
+    ) -> Awaitable[bool | None]:
+        """Creates or replaces a schedule, which is due at *next_at*; 0: it is not.
+
+        Returns True when it is new, and None, without a change, when that time is past: choose
+        a later one.  Raises LimitExceeded.
+        """
+
+    def get(self, project: str, name: str) -> Awaitable[tuple[int, StoredSchedule | None]]:
+        """Returns the time, and the schedule or None."""
+
+    def list(self, project: str, after: str, limit: int) -> Awaitable[Page[StoredSchedule]]:
+        """Returns at most *limit* schedules behind a marker, in order of name."""
+
+    def delete(self, project: str, name: str) -> Awaitable[None]:
+        """Deletes a schedule.  Idempotent."""
+
+    def due(self, limit: int) -> Awaitable[DueSchedules]:
+        """Returns at most *limit* schedules that are due, the longest due first."""
+
+    def advance(self, stored: StoredSchedule, to: StoredSchedule, due: int) -> Awaitable[bool]:
+        """Notes what has become of a schedule, and when to look at it again; 0: not any more.
+
+        Returns False, without a change, when it is not as *stored*: it was replaced, deleted or
+        advanced meanwhile.
+        """
+
+    def scan(self, cursor: str) -> Awaitable[tuple[str, Sequence[StoredSchedule]]]:
+        """Returns some schedules that are or will be due, and the next cursor; empty: that was all.
+
+        The first cursor is 0.  A schedule may come twice.
+        """
+
+    def accept_clock(self) -> Awaitable[None]:
+        """Takes the present time for right, though later ones were seen."""
+
+
 #: Called with (project, queue) whose pool changed, or with None: pools changed.
 ChangeListener = Callable[[tuple[str, str] | None], None]
 
@@ -280,6 +324,9 @@ class Control(Protocol):
 
     @property
     def histories(self) -> Histories: ...
+
+    @property
+    def schedules(self) -> Schedules: ...
 
     @property
     def format(self) -> FormatMark: ...

@@ -89,6 +89,8 @@ def _home(admin: bool, pooling: bool) -> bytes:
         "ping": ("/ping", "GET HEAD"),
     }
     if pooling:
+        resources["schedules"] = ("/schedules{?marker,limit}", "GET")
+        resources["schedule"] = ("/schedules/{schedule_name}", "GET PUT DELETE")
         resources["quota"] = ("/quotas/{project_id}", "GET PUT DELETE" if admin else "GET")
     if admin and pooling:
         resources["quotas"] = ("/quotas{?marker,limit}", "GET")

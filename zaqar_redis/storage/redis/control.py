@@ -28,6 +28,7 @@ from zaqar_redis.storage.redis.ownership import RedisFormatMark
 from zaqar_redis.storage.redis.pools import RedisFlavors, RedisPools
 from zaqar_redis.storage.redis.quotas import RedisQuotas
 from zaqar_redis.storage.redis.resource import RedisResource
+from zaqar_redis.storage.redis.schedules import RedisSchedules
 
 _TAKE = Script("role_take")
 _LEAVE = Script("role_leave")
@@ -79,6 +80,7 @@ class RedisControl:
         self.quotas = RedisQuotas(client, now)
         self.access_keys = RedisAccessKeys(client, now)
         self.histories = RedisHistories(client)
+        self.schedules = RedisSchedules(client, now)
         self.format = RedisFormatMark(client)
         self._figures = RedisFigures(client, now)
         self._roles = RedisRoles(client)

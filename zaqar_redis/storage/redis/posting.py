@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from zaqar_redis import errors, message_fields
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.script import Argument, Call, Script, Steps
 from zaqar_redis.records import IdempotencyKey, NewMessage, PostResult
+from zaqar_redis.schedule_records import OccurrenceKey
 from zaqar_redis.storage.redis import identity
 from zaqar_redis.storage.redis.queues import add_to_list
 
@@ -17,6 +19,8 @@ from zaqar_redis.storage.redis.queues import add_to_list
 POST = Script("message_post")
 #: for messages that nothing identifies, and for those that are never duplicates
 _NO_DEDUP, NEVER_DUPLICATES = bytes(16), b"-"
+#: also used for chunks of batches
+POST_NUMBERED = Script("ledger_post")
 
 
 def post(
@@ -41,27 +45,42 @@ def post(
         rest += (-1 if ttl is None else ttl, -1 if delay is None else delay, tail)
         if message.dedup or message.attributes:
             may_repeat = True
+    if isinstance(idempotency_key, OccurrenceKey):
+        build_call = functools.partial(
+            POST_NUMBERED,
+            keys.of_queue(project, queue),
+            *rest,
+            now=now,
+            size=size,
+            default_ttl=default_ttl,
+            encrypted=int(encrypted),
+            entry=keys.ledger(idempotency_key.writer),
+            batch=idempotency_key.number,
+            chunk=0,
+            digest="0",
+            window=idempotency_key.window,
+        )
+        outcome, *_ = yield from run_append(project, queue, build_call)
+        return PostResult((), replayed=outcome == b"known")
     dedups = _dedups(drafts) if may_repeat or drafts[0].dedup is None else b""
     digest, fingerprint, window = b"", b"", 0
     if idempotency_key is not None:
         digest = keys.idempotency_key(idempotency_key.key)
         fingerprint, window = idempotency_key.fingerprint, idempotency_key.window
 
-    def build_call(epoch: str) -> Call:
-        return POST(
-            keys.of_queue(project, queue),
-            *rest,
-            now=now,
-            epoch=epoch,
-            size=size,
-            default_ttl=default_ttl,
-            encrypted=int(encrypted),
-            idempotency_key=digest,
-            fingerprint=fingerprint,
-            window=window,
-            dedups=dedups,
-        )
-
+    build_call = functools.partial(
+        POST,
+        keys.of_queue(project, queue),
+        *rest,
+        now=now,
+        size=size,
+        default_ttl=default_ttl,
+        encrypted=int(encrypted),
+        idempotency_key=digest,
+        fingerprint=fingerprint,
+        window=window,
+        dedups=dedups,
+    )
     outcome, *answer = yield from run_append(project, queue, build_call)
     if outcome == b"reused":
         raise errors.IdempotencyKeyReused

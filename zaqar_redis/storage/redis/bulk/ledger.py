@@ -18,7 +18,6 @@ from zaqar_redis.keyspace.script import Argument, Script, Steps, verb
 from zaqar_redis.storage.redis import posting
 from zaqar_redis.storage.redis.resource import RedisResource
 
-_POST = Script("ledger_post")
 _END = Script("ledger_end")
 _GET = Script("ledger_get")
 
@@ -85,7 +84,7 @@ class RedisLedger(RedisResource):
         """
         rest: list[Argument] = [part for message in messages for part in message]
         build_call = functools.partial(
-            _POST,
+            posting.POST_NUMBERED,
             keys.of_queue(project, queue),
             *rest,
             now=self._now(),

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documents of recurring posts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from zaqar_redis import cron, rules
+from zaqar_redis.api.descriptions import about
+from zaqar_redis.api.schemas import BinaryOut, Document, Links, MessageIn
+from zaqar_redis.schedule_records import Missed
+
+_NAME = {"pattern": rules.QUEUE_NAME_PATTERN, "maxLength": rules.QUEUE_NAME_MAX}
+_Queue = Annotated[str, about("The queue that it posts to.", **_NAME)]
+_Cron = Annotated[
+    str,
+    about(
+        "When: minute, hour, day of month, month, day of week, as in `30 9 * * MON-FRI`; or "
+        "`@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`.",
+        maxLength=cron.EXPRESSION_MAX,
+    ),
+]
+_Zone = Annotated[str, about("IANA's name of the time zone of `cron`.", maxLength=cron.ZONE_MAX)]
+_Missed = Annotated[
+    Missed,
+    about(
+        "Of times at which the service could not post: the `latest` is posted, late; or those are "
+        "left out (`skip`) that are more than a minute late."
+    ),
+]
+_ISO = "ISO 8601, in UTC if it names no zone."
+
+
+class ScheduleIn(Struct, rename={"start": "from"}):
+    queue: _Queue
+    cron: _Cron
+    message: Annotated[MessageIn, about("As it is posted, but without `deliver_at`.")]
+    timezone: _Zone = "UTC"
+    start: Annotated[str | None, about(f"Not before this time.  {_ISO}")] = None
+    until: Annotated[str | None, about(f"Not after this time.  {_ISO}")] = None
+    paused: Annotated[bool, about("It posts nothing; what is missed is not posted later.")] = False
+    missed: _Missed = "latest"
+
+
+class ScheduledMessageOut(Document):
+    body: Raw
+    ttl: int | UnsetType = UNSET
+    delay: int | UnsetType = UNSET
+    attributes: dict[str, str | int | float | BinaryOut] | UnsetType = UNSET
+
+
+_Time = Annotated[str, about(format="date-time")]
+
+
+class ScheduleOut(Document):
+    name: str
+    href: Annotated[str, about(pattern="^/v2/schedules/[^/]+$")]
+    queue: str
+    cron: str
+    timezone: str
+    message: ScheduledMessageOut
+    paused: bool
+    missed: Missed
+    start: _Time | UnsetType = field(name="from", default=UNSET)
+    until: _Time | UnsetType = UNSET
+    next: Annotated[
+        _Time | UnsetType, about("When it posts next; absent while it is paused, and at the end.")
+    ] = UNSET
+    last: Annotated[_Time | UnsetType, about("The last time for which it has posted.")] = UNSET
+    failure: Annotated[str | UnsetType, about("Why the last post was refused.")] = UNSET
+
+
+class SchedulePageOut(Document):
+    schedules: list[ScheduleOut]
+    links: Links
