@@ -46,41 +46,39 @@ def post(
         if message.dedup or message.attributes:
             may_repeat = True
     if isinstance(idempotency_key, OccurrenceKey):
-        build_call = functools.partial(
-            POST_NUMBERED,
-            keys.of_queue(project, queue),
-            *rest,
-            now=now,
-            size=size,
-            default_ttl=default_ttl,
-            encrypted=int(encrypted),
-            entry=keys.ledger(idempotency_key.writer),
-            batch=idempotency_key.number,
-            chunk=0,
-            digest="0",
-            window=idempotency_key.window,
+        return (
+            yield from _post_occurrence(
+                project,
+                queue,
+                rest,
+                idempotency_key,
+                now=now,
+                size=size,
+                default_ttl=default_ttl,
+                encrypted=int(encrypted),
+            )
         )
-        outcome, *_ = yield from run_append(project, queue, build_call)
-        return PostResult((), replayed=outcome == b"known")
     dedups = _dedups(drafts) if may_repeat or drafts[0].dedup is None else b""
     digest, fingerprint, window = b"", b"", 0
     if idempotency_key is not None:
         digest = keys.idempotency_key(idempotency_key.key)
         fingerprint, window = idempotency_key.fingerprint, idempotency_key.window
 
-    build_call = functools.partial(
-        POST,
-        keys.of_queue(project, queue),
-        *rest,
-        now=now,
-        size=size,
-        default_ttl=default_ttl,
-        encrypted=int(encrypted),
-        idempotency_key=digest,
-        fingerprint=fingerprint,
-        window=window,
-        dedups=dedups,
-    )
+    def build_call(epoch: str) -> Call:
+        return POST(
+            keys.of_queue(project, queue),
+            *rest,
+            now=now,
+            epoch=epoch,
+            size=size,
+            default_ttl=default_ttl,
+            encrypted=int(encrypted),
+            idempotency_key=digest,
+            fingerprint=fingerprint,
+            window=window,
+            dedups=dedups,
+        )
+
     outcome, *answer = yield from run_append(project, queue, build_call)
     if outcome == b"reused":
         raise errors.IdempotencyKeyReused
@@ -99,6 +97,29 @@ def post(
         rank=first,
         duplicates=places,
     )
+
+
+def _post_occurrence(
+    project: str,
+    queue: str,
+    rest: Sequence[Argument],
+    key: OccurrenceKey,
+    **more: Argument,
+) -> Steps[PostResult]:
+    """Posts for a time of a schedule, unless the queue has got that of this or a later time."""
+    build_call = functools.partial(
+        POST_NUMBERED,
+        keys.of_queue(project, queue),
+        *rest,
+        entry=keys.ledger(key.writer),
+        batch=key.number,
+        chunk=0,
+        digest="0",
+        window=key.window,
+        **more,
+    )
+    outcome, *_ = yield from run_append(project, queue, build_call)
+    return PostResult((), replayed=outcome == b"known")
 
 
 def _with_duplicates(new: Iterable[int], repeated: bytes) -> tuple[list[int], list[int]]:
