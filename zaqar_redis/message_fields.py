@@ -60,8 +60,7 @@ def check(attributes: Attributes) -> None:
         text = attributes.get(name, "x")
         if not (isinstance(text, str) and text.isprintable() and 0 < len(text.encode()) <= most):
             raise errors.BadRequest(
-                why=f'"{FIELDS[name]}" must be 1 to {most} bytes of text without control '
-                "characters."
+                why=f'"{FIELDS[name]}" must be 1 to {most} bytes of printable text.'
             )
     priority = attributes.get(PRIORITY, 0)
     if type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:

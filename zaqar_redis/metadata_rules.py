@@ -87,12 +87,12 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
             )
     if metadata.get("_overflow") is not None and metadata.get("_max_messages") is None:
         raise errors.BadRequest(why='"_overflow" needs "_max_messages": set it, too.')
-    if metadata.get("_group_mode") and metadata.get("_overflow") not in (None, "reject"):
-        raise errors.BadRequest(
-            why='"_overflow" of a queue with "_group_mode" must be reject: a group that loses a '
-            "message is not in order."
-        )
     priorities = metadata.get("_priorities")
+    if metadata.get("_overflow") not in (None, "reject") and not may_drop(metadata):
+        raise errors.BadRequest(
+            why='"_overflow" must be reject in a queue with "_group_mode", or with a number of '
+            '"_priorities": its oldest message is not the least important one.'
+        )
     if priorities is not None and not priority_step(priorities):
         raise errors.BadRequest(
             why='The value of "_priorities" must be strict, or an integer from 1 to '
@@ -118,6 +118,11 @@ def topic_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
     """Raises BadRequest for reserved attributes that topics cannot have."""
     queue_metadata(metadata, limits, can_encrypt)
     _check_integer(metadata, "_history_size", 1, HISTORY_SIZE_MAX)
+
+
+def may_drop(metadata: dict[str, Any]) -> bool:
+    """Returns whether the messages in front of a full queue are the least important ones."""
+    return not metadata.get("_group_mode") and metadata.get("_priorities") in (None, "strict")
 
 
 def priority_step(priorities: object) -> int:

@@ -23,6 +23,10 @@ from tests.api.client import ZaqarTestClient
             {"_group_mode": "ordered", "_max_messages": 5, "_overflow": "drop_oldest"},
             ["_overflow", "_group_mode", "reject"],
         ),
+        (
+            {"_priorities": 10, "_max_messages": 5, "_overflow": "drop_oldest"},
+            ["_overflow", "_priorities", "reject"],
+        ),
     ],
 )
 def test_wrong_order_is_refused_and_named(
@@ -40,7 +44,7 @@ def test_wrong_order_is_refused_and_named(
         ({"group": ""}, ["group", "128"]),
         ({"group": "x" * 129}, ["group", "128"]),
         ({"group": "ü" * 65}, ["group", "128"]),
-        ({"group": "a\nb"}, ["group", "control"]),
+        ({"group": "a\nb"}, ["group", "printable"]),
         ({"group": 5}, ["group"]),
         ({"priority": -1}, ["priority", "31"]),
         ({"priority": 32}, ["priority", "31"]),

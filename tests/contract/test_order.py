@@ -272,6 +272,34 @@ def test_order_waits_for_the_upgrade_of_the_store(
     assert real.existing_queue().metadata == {}
 
 
+def test_sweeper_moves_the_dead_letters_of_a_group_one_behind_the_other(
+    real: ContractStore,
+) -> None:
+    real.reset()
+    real.create(_group_mode="ordered", _dead_letter_queue="dead", _max_claim_count=1)
+    _post(real, "a1", "a2", "a3", "b1")
+    real.claim(9, ttl=60)
+    real.clock.tick(61)
+    real.stats()
+    real.command("HSET", keys.of_queue(real.project, "q").queue, "exhausted", 1)
+    for _ in range(4):
+        real.command("DEL", keys.SWEEPER)
+        real.sweep(0)
+    assert sorted(real.listed("dead")) == ["a1", "a2", "a3", "b1"]
+    assert findings(real) == []
+
+
+def test_attributes_of_older_releases_are_no_fields(store: ContractStore) -> None:
+    store.create(_group_mode="ordered", _priorities="strict")
+    for attributes in (
+        *({"_priority": 2**40}, {"_priority": -1}, {"_priority": "high"}),
+        *({"_group": b"\x00a"}, {"_group": 1.5}, {"_group": "a\nb"}, {"_group": ""}),
+    ):
+        store.post("a", "b", attributes=attributes)
+    assert store.pop() == ["a", "b"] * 7
+    assert findings(store) == []
+
+
 # -- what operators do
 
 
@@ -314,6 +342,20 @@ def test_moved_queue_keeps_its_order(pools: PooledContractStore) -> None:
     assert source != target
 
 
+def test_delayed_message_that_a_move_has_held_holds_up_nothing_in_another_pool(
+    pools: PooledContractStore,
+) -> None:
+    pools.create(_group_mode="ordered")
+    (later,) = _post(pools, "a1", delay=900)
+    _post(pools, "a2")
+    with pools.dying_before("dead_letter_post"):
+        pools.move(later)
+    move_queue(pools, pools.other_pool())
+    assert pools.pop() == ["a2"]
+    pools.clock.tick(901)
+    assert pools.pop() == ["a1"]
+
+
 def test_ordered_queue_stays_where_the_other_store_was_not_upgraded(
     pools: PooledContractStore,
 ) -> None:
@@ -322,7 +364,7 @@ def test_ordered_queue_stays_where_the_other_store_was_not_upgraded(
     source, target = pools.route()
     for client in pools.clients():
         pools.run(client.command("HSET", control_keys.CONTROL.format, "needs", 1))
-    with pytest.raises(errors.Conflict, match="zaqar-redis upgrade"):
+    with pytest.raises(errors.CannotMove, match="zaqar-redis upgrade"):
         move_queue(pools, target)
     assert pools.pool_of() == source
     assert _drain(pools, claim) == _DRAINED

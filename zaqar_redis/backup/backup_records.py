@@ -18,7 +18,8 @@ from zaqar_redis.records import Quota
 
 MAGIC = b"zaqar-redis backup\n"
 #: Grows when older versions could not restore what this one writes, e.g. a new kind of chunk.
-FORMAT_VERSION = 1
+#: 2: the order of a queue.
+FORMAT_VERSION = 2
 #: Big-endian: bytes of the record, and their CRC-32.
 FRAME_HEAD = struct.Struct(">II")
 #: Most bytes of a record: Redis takes no longer request (client-query-buffer-limit).

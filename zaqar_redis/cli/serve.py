@@ -238,7 +238,7 @@ async def _check_stores(driver: Driver, channels: Sequence[Driver], uri: str, ad
             if isinstance(each, PooledDriver):
                 is_owned = await each.adoption.mark_default(adopt)
             if is_owned:
-                await use_formats(each)
+                await use_formats(each, has_queues=each is driver)
         except errors.FormatTooNew as error:
             raise errors.BadConfiguration(str(error)) from error
         except errors.Unavailable:

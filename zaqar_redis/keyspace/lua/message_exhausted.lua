@@ -72,6 +72,7 @@ for place, rank in ipairs(page) do
     end
 end
 if opened > 0 then
+    redis.call('HSET', queue, 'exhausted', 1)  -- the next of the group may be another one
     redis.call(publish, queue .. ':feed', opened)
 end
 if #dead > 0 then

@@ -15,16 +15,18 @@ from zaqar_redis.storage.formats import use_format
 from zaqar_redis.storage.pools import PooledDriver
 
 
-async def use_formats(driver: Driver) -> None:
+async def use_formats(driver: Driver, *, has_queues: bool = True) -> None:
     """Marks all stores of a driver, pools and the control store too, that answer.
 
-    All need what the first one needs; a new installation needs this release.  Raises FormatTooNew
-    when this release cannot work on one of them, and else Unavailable when one has not answered.
+    All need what the first one needs; a new installation needs this release, but not a store
+    that is only for channels.  Raises FormatTooNew when this release cannot work on one of them,
+    and else Unavailable when one has not answered.
     """
     marks = await _marks(driver)
-    needs = 1
+    needs = UNMARKED.needs
     with contextlib.suppress(errors.Unavailable):
-        needs = await _needed(driver, [*marks.values()])
+        if has_queues:
+            needs = await _needed(driver, [*marks.values()])
     outcomes = await asyncio.gather(
         *(use_format(mark, store, needs) for store, mark in marks.items()), return_exceptions=True
     )

@@ -270,8 +270,10 @@ def _limits(metadata: dict[str, Any], has_dead_queue: bool) -> str:
     most, overflow, paused = map(metadata.get, ("_max_messages", "_overflow", "_paused"))
     if type(most) is not int or most < 1:
         most = 0
-    if overflow not in metadata_rules.OVERFLOWS or (
-        overflow == "dead_letter" and not has_dead_queue
+    if (
+        overflow not in metadata_rules.OVERFLOWS
+        or (overflow == "dead_letter" and not has_dead_queue)
+        or not metadata_rules.may_drop(metadata)
     ):
         overflow = metadata_rules.OVERFLOWS[0]
     if paused not in metadata_rules.PAUSES:

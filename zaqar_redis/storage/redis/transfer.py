@@ -180,8 +180,12 @@ class RedisTransfer(RedisResource):
             upto: Argument = items[-_INDEX_WIDTH] if more else "+inf"
             yield _PLACE(of_queue, *items, token=token, after=chunk.after, upto=upto)
         elif items and chunk.kind in ("order", "settings"):
-            if chunk.kind == "order":
-                yield from format_gate.require_order("Priorities and groups are")
+            if chunk.kind == "order" and not (yield from format_gate.knows_order()):
+                raise errors.CannotMove(
+                    queue=queue,
+                    why="it has priorities or groups, and older releases may work on that store: "
+                    "once all are replaced, an operator runs zaqar-redis upgrade",
+                )
             yield _COMPLETE(of_queue, *items, token=token)
         elif chunk.kind == "queue":
             yield _COMPLETE(of_queue, *_new(chunk.after, *items), token=token)
@@ -225,7 +229,8 @@ def _new(rank: int, queue: Queue, epoch: str = "", delivers: bool = False) -> li
         *subscribed,
         *("epoch", epoch or identity.new_epoch(), "created", queue.created, "rank", rank),
         *("metadata", msgspec.json.encode(queue.metadata)),
-        *queue_settings(queue.name, queue.metadata),
+        # Without an order: for that it would have to be known before the messages.
+        *queue_settings(queue.name, queue.metadata | {"_priorities": None, "_group_mode": None}),
     ]
 
 

@@ -15,12 +15,19 @@ local function record_of(tail)
     if string.sub(tail, at, at + 9) == '\169_priority' then
         priority = string.byte(tail, at + 10)
         at = at + 11
+        if priority > 31 then
+            return nil  -- an attribute of an older release, which had no such fields
+        end
     end
     if string.sub(tail, at, at + 6) == '\166_group' then
-        local size = string.byte(tail, at + 7)
-        local from = size == 217 and at + 9 or at + 8
-        size = size == 217 and string.byte(tail, at + 8) or size - 160
+        local kind, size = string.byte(tail, at + 7, at + 8)
+        local from = kind == 217 and at + 9 or at + 8
+        size = kind == 217 and size or kind - 160
         group = string.sub(tail, from, from + size - 1)
+        local is_text = kind == 217 or kind > 160 and kind < 192
+        if not is_text or string.find(group, '%c') then
+            return nil
+        end
     end
     if mode ~= 'ordered' then
         group = ''
