@@ -31,6 +31,8 @@ def test_schedules_are_created_shown_listed_replaced_and_deleted(api: ZaqarTestC
         "ttl": 60,
         "delay": 0,
         "attributes": {"n": 1, "b": {"binary": "AP8="}},
+        "group": "ann",
+        "priority": 7,
     }
     given = {
         "queue": "jobs",
@@ -79,6 +81,8 @@ def test_schedules_are_created_shown_listed_replaced_and_deleted(api: ZaqarTestC
         ({"message": {"body": 1, "ttl": 1}}, ['"ttl"', "60"]),
         ({"message": {"body": 1, "delay": -1}}, ['"delay"', "0"]),
         ({"message": {"body": 1, "deliver_at": "2031-01-01"}}, ['"deliver_at"']),
+        ({"message": {"body": 1, "dedup_id": "a"}}, ['"dedup_id"']),
+        ({"message": {"body": 1, "priority": 32}}, ['"priority"', "31"]),
         ({"message": {"body": "x" * 65_536}}, ["65536 bytes"]),
         ({"message": {"body": 1, "attributes": {"a b": 1}}}, ['"attributes"']),
     ],

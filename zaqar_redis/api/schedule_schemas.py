@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from zaqar_redis import cron, rules
 from zaqar_redis.api.descriptions import about
-from zaqar_redis.api.schemas import BinaryOut, Document, Links, MessageIn
+from zaqar_redis.api.schemas import BinaryOut, Document, GroupOut, Links, MessageIn, PriorityOut
 from zaqar_redis.schedule_records import Missed
 
 _NAME = {"pattern": rules.QUEUE_NAME_PATTERN, "maxLength": rules.QUEUE_NAME_MAX}
@@ -36,7 +36,9 @@ _ISO = "ISO 8601, in UTC if it names no zone."
 class ScheduleIn(Struct, rename={"start": "from"}):
     queue: _Queue
     cron: _Cron
-    message: Annotated[MessageIn, about("As it is posted, but without `deliver_at`.")]
+    message: Annotated[
+        MessageIn, about("As it is posted, but without `deliver_at` and `dedup_id`.")
+    ]
     timezone: _Zone = "UTC"
     start: Annotated[str | None, about(f"Not before this time.  {_ISO}")] = None
     until: Annotated[str | None, about(f"Not after this time.  {_ISO}")] = None
@@ -49,6 +51,8 @@ class ScheduledMessageOut(Document):
     ttl: int | UnsetType = UNSET
     delay: int | UnsetType = UNSET
     attributes: dict[str, str | int | float | BinaryOut] | UnsetType = UNSET
+    group: GroupOut = UNSET
+    priority: PriorityOut = UNSET
 
 
 _Time = Annotated[str, about(format="date-time")]

@@ -7,7 +7,7 @@ import base64
 
 from msgspec import UNSET, Raw, UnsetType
 
-from zaqar_redis import errors, schedules
+from zaqar_redis import errors, message_fields, schedules
 from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import DONE, Answer, Request
 from zaqar_redis.api.queries import PageQuery
@@ -71,6 +71,10 @@ def _given(document: ScheduleIn, checksums: bool) -> Schedule:
         raise errors.BadRequest(
             why='"message" of a schedule may have no "deliver_at": "cron" says when it is posted.'
         )
+    if document.message.dedup_id is not None:
+        raise errors.BadRequest(
+            why='"message" of a schedule may have no "dedup_id": each time is posted once.'
+        )
     [message] = documents.drafts(PostIn([document.message]), checksums)
     return Schedule(
         queue=document.queue,
@@ -100,6 +104,7 @@ def _shown(stored: StoredSchedule) -> ScheduleOut:
     attributes = {
         name: BinaryOut(base64.b64encode(value).decode()) if isinstance(value, bytes) else value
         for name, value in (message.attributes or {}).items()
+        if name not in message_fields.FIELDS
     }
     return ScheduleOut(
         stored.name,
@@ -112,6 +117,7 @@ def _shown(stored: StoredSchedule) -> ScheduleOut:
             UNSET if message.ttl is None else message.ttl,
             UNSET if message.delay is None else message.delay,
             attributes or UNSET,
+            **message_fields.shown(message.attributes or {}),
         ),
         schedule.paused,
         schedule.missed,
