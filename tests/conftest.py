@@ -23,9 +23,10 @@ from hypothesis import settings
 from tests.support import backends, fixtures, scheduling, servers, spark_classes, tiers
 from tests.support.collector import Collector
 from tests.support.completeness import Completeness
-from zaqar_redis.keyspace import outages
-from zaqar_redis.storage.load import load
-from zaqar_redis.storage.pools.formats import use_formats
+from tests.support.stores import PATIENT
+from zaqar_redis import formats
+from zaqar_redis.keyspace import blocking, outages
+from zaqar_redis.keyspace.control_keys import CONTROL
 
 # No deadline: on a shared machine the duration of one example means nothing. CI runs the
 # same examples each time, so that a failure is due to the change that is tested.
@@ -165,16 +166,17 @@ def new_store(pytestconfig: pytest.Config) -> backends.NewStore:
 def redis_server(new_store: backends.NewStore) -> Iterator[backends.Backend]:
     """A store that all tests of one process share: each test uses projects of its own."""
     with new_store() as backend:
-        asyncio.run(_mark_new(backend.uri))
+        _mark_new(backend.uri)
         yield backend
 
 
-async def _mark_new(uri: str) -> None:
+def _mark_new(uri: str) -> None:
     """Marks a store as new installations are, before a test uses it without a service."""
-    driver = load(uri, {})
-    await driver.start()
-    await use_formats(driver)
-    await driver.close()
+    client = blocking.client(uri, PATIENT)
+    mark = {"version": formats.CURRENT.version, "needs": formats.CURRENT.needs}
+    for name, value in mark.items():
+        client.command("HSET", CONTROL.format, name, value)
+    client.close()
 
 
 @pytest.fixture(scope="session")

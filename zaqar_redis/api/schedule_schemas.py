@@ -36,9 +36,7 @@ _ISO = "ISO 8601, in UTC if it names no zone."
 class ScheduleIn(Struct, rename={"start": "from"}):
     queue: _Queue
     cron: _Cron
-    message: Annotated[
-        MessageIn, about("As it is posted, but without `deliver_at` and `dedup_id`.")
-    ]
+    message: Annotated[MessageIn, about("As in a post, without `deliver_at` and `dedup_id`.")]
     timezone: _Zone = "UTC"
     start: Annotated[str | None, about(f"Not before this time.  {_ISO}")] = None
     until: Annotated[str | None, about(f"Not after this time.  {_ISO}")] = None
