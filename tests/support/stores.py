@@ -43,7 +43,6 @@ from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
 from zaqar_redis.storage.redis import RedisDriver
 from zaqar_redis.storage.redis.control import RedisControl
-from zaqar_redis.storage.redis.ownership import RedisFormatMark
 from zaqar_redis.storage.subscriptions import Subscriptions
 
 T = TypeVar("T")
@@ -278,8 +277,8 @@ class ContractStore:
 
     def upgrade(self) -> None:
         """Marks the store, and each pool, as one that no older release works on."""
-        for _, client in self._parts:
-            mark = RedisFormatMark(client)
+        for driver, _ in self._parts:
+            mark = driver.ownership.format
             self.run(mark.raise_to(formats.CURRENT.version, formats.CURRENT.needs))
 
     def queue(self, queue: str = "q") -> Queue | None:

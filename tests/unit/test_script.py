@@ -16,14 +16,14 @@ QUEUE = QueueKeys("p", "q")
 
 
 def test_keys_and_arguments_are_sent_in_the_order_of_the_script() -> None:
-    command = Script("claim_delete")(QUEUE, claim="c", delay=-1, now=7).command()
+    command = Script("claim_delete")(QUEUE, claim="c", delay=-1, reason="", now=7).command()
     names = (
         *("queue", "ready", "claimed", "delayed", "holds", "order", "groups"),
         *("claims", "leases", "move_lock", "sweep_index"),
     )
     keys = tuple(getattr(QUEUE, name) for name in names)
     assert command[0] == "EVALSHA"
-    assert command[2:] == (len(keys), *keys, 7, "c", -1)
+    assert command[2:] == (len(keys), *keys, 7, "c", -1, "")
 
 
 def test_script_with_one_key_sends_one_key() -> None:
@@ -37,7 +37,7 @@ def test_variadic_arguments_follow_the_named_ones() -> None:
 
 
 def test_script_for_a_cluster_publishes_within_the_slot_of_its_keys() -> None:
-    call = Script("claim_delete")(QUEUE, claim="c", delay=-1, now=7)
+    call = Script("claim_delete")(QUEUE, claim="c", delay=-1, reason="", now=7)
     assert "local publish = 'PUBLISH'" in call.script.source
     sharded = call.of_cluster()
     assert "local publish = 'SPUBLISH'" in str(sharded.with_source().command())
@@ -69,7 +69,7 @@ def test_wrong_name_fails_before_anything_is_sent(
 
 def test_keys_of_another_kind_are_refused() -> None:
     with pytest.raises(AttributeError):
-        Script("claim_delete")(ProjectKeys("p"), now=1, claim="c", delay=-1).command()
+        Script("claim_delete")(ProjectKeys("p"), now=1, claim="c", delay=-1, reason="").command()
 
 
 def test_missing_script_fails_at_import() -> None:

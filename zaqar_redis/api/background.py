@@ -13,7 +13,7 @@ from zaqar_redis.api.composition import Services
 from zaqar_redis.service.queue_metrics import QueueMetrics
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
-from zaqar_redis.storage.pools.formats import use_formats
+from zaqar_redis.storage.pools.formats import is_new, use_formats
 from zaqar_redis.storage.pools.rebalance import Rebalancer
 
 LOG = logging.getLogger(__name__)
@@ -89,13 +89,14 @@ async def _mark_stores(driver: Driver) -> None:
     soon as they answer."""
     while True:
         try:
+            new = await is_new(driver)
             if isinstance(driver, PooledDriver) and not await driver.adoption.mark_default():
                 LOG.error(
                     "the store of this service, which was unavailable at the start, belongs to "
                     "another installation: stop the service before it creates queues there",
                     extra={"action": "store_owned"},
                 )
-            await use_formats(driver)
+            await use_formats(driver, is_new=new)
             return
         except errors.FormatTooNew as error:
             why = errors.reason(error)

@@ -42,7 +42,7 @@ from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
-from zaqar_redis.storage.pools.formats import use_formats
+from zaqar_redis.storage.pools.formats import is_new, use_formats
 
 if TYPE_CHECKING:
     from zaqar_redis.cli.serve_metrics import ServiceMetrics
@@ -235,10 +235,11 @@ async def _check_stores(driver: Driver, channels: Sequence[Driver], uri: str, ad
     for each in (driver, *channels):
         await each.start()
         try:
+            new = each is driver and await is_new(each)  # those of channels have no queues
             if isinstance(each, PooledDriver):
                 is_owned = await each.adoption.mark_default(adopt)
             if is_owned:
-                await use_formats(each, has_queues=each is driver)
+                await use_formats(each, is_new=new)
         except errors.FormatTooNew as error:
             raise errors.BadConfiguration(str(error)) from error
         except errors.Unavailable:

@@ -9,7 +9,7 @@
 --#args dead_letter_claim traced:flag
 --#pubsub publish
 -- claim, dead_letter_claim: 32 characters each; the second one holds dead letters
--- traced: note when a message is claimed first; keep the reason why it came back
+-- traced: note when a message is claimed first
 -- least: seconds, unless the queue says otherwise
 -- client: who creates it, as records of claims have it, or ''
 --#include move_lock now envelope settle claim_record claim_ttl
@@ -21,7 +21,7 @@ local found, ranks, leased, holders = {}, {}, {}, {}
 local at = 0
 local ends = now + ttl * 1000
 local lease = string.format('%.0f', ends)  -- as text, once: Redis is slow to write numbers
-local first_now = traced and string.format(' %.0f', now)
+local first_now = traced and string.format(' %.0f', now) or ''
 local function keep(rank, envelope, count, before)
     if expiry_of(envelope) < ends then
         -- A claimed message must outlive its claim by the grace.
@@ -30,7 +30,7 @@ local function keep(rank, envelope, count, before)
         redis.call('ZADD', expiry, ends + grace * 1000, rank)
     end
     local hold = claim .. count
-    if traced then
+    if traced or before then
         hold = hold .. (before and string.match(before, ' .*$', 33) or first_now)
     end
     at = at + 1

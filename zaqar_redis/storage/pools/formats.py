@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
 
 from zaqar_redis import errors
 from zaqar_redis.formats import CURRENT, UNMARKED
@@ -15,18 +14,17 @@ from zaqar_redis.storage.formats import use_format
 from zaqar_redis.storage.pools import PooledDriver
 
 
-async def use_formats(driver: Driver, *, has_queues: bool = True) -> None:
+async def use_formats(driver: Driver, *, is_new: bool = False) -> None:
     """Marks all stores of a driver, pools and the control store too, that answer.
 
-    All need what the first one needs; a new installation needs this release, but not a store
-    that is only for channels.  Raises FormatTooNew when this release cannot work on one of them,
-    and else Unavailable when one has not answered.
+    All need what the first one needs, or of a new installation this release.  Raises FormatTooNew
+    when this release cannot work on one of them, and else Unavailable when one has not answered.
     """
     marks = await _marks(driver)
-    needs = UNMARKED.needs
+    needs = CURRENT.needs if is_new else UNMARKED.needs
     with contextlib.suppress(errors.Unavailable):
-        if has_queues:
-            needs = await _needed(driver, [*marks.values()])
+        for mark in [*marks.values()][:1]:
+            needs = max(needs, min((await mark.get()).needs, CURRENT.needs))
     outcomes = await asyncio.gather(
         *(use_format(mark, store, needs) for store, mark in marks.items()), return_exceptions=True
     )
@@ -35,18 +33,20 @@ async def use_formats(driver: Driver, *, has_queues: bool = True) -> None:
         raise error
 
 
-async def _needed(driver: Driver, marks: Sequence[FormatMark]) -> int:
-    """Returns what a release must know to work on the stores.  Raises StoreUnavailable."""
-    found = await marks[0].get() if marks else UNMARKED
-    if found != UNMARKED:
-        return min(found.needs, CURRENT.needs)
+async def is_new(driver: Driver) -> bool:
+    """Returns whether no release has worked on the stores: before this one assigns them to itself.
+
+    Raises StoreUnavailable.
+    """
+    if any([await mark.get() != UNMARKED for mark in (await _marks(driver)).values()]):
+        return False
     stores = [*(await driver.stores()).values()] if isinstance(driver, PooledDriver) else [driver]
     for store in stores:
-        if store is None or store.ownership is None:
-            return UNMARKED.needs
+        if store is None or store.ownership is None or await store.ownership.get() is not None:
+            return False
         async for _ in store.ownership.content():
-            return UNMARKED.needs
-    return CURRENT.needs  # nobody has used them
+            return False
+    return True
 
 
 async def _marks(driver: Driver) -> dict[str, FormatMark]:

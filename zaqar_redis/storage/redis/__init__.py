@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from zaqar_redis import clock
+from zaqar_redis import clock, errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import settings
 from zaqar_redis.keyspace.ping import ping
@@ -32,9 +34,9 @@ class RedisDriver:
 
     def __init__(self, client: keyspace.AsyncClient, now: clock.Clock = clock.store) -> None:
         self._client = client
+        self._reading: asyncio.Task[None] | None = None
         self.queues = RedisQueues(client, now)
         self.messages = RedisMessages(client, now)
-        self.claims = RedisClaims(client, now, self.messages.dead_letter)
         self.administration = RedisAdministration(client, now, self.messages.dead_letter)
         self.subscriptions = RedisSubscriptions(client, now)
         self.deliveries = RedisDeliveries(client, now)
@@ -45,6 +47,7 @@ class RedisDriver:
         self.transfer = RedisTransfer(client)
         self.figures = RedisFigures(client, now)
         self.ownership = RedisOwnership(client, self.figures)
+        self.claims = RedisClaims(client, now, self.messages.dead_letter, self.ownership.format)
         self.checker = RedisChecker(client, self.queues, self.figures, now)
 
     def route_dead_letters(self, dead_letter: PostDeadLetter) -> None:
@@ -53,8 +56,16 @@ class RedisDriver:
 
     async def start(self) -> None:
         await self._client.start()
+        # In the background: the store may be away.
+        self._reading = asyncio.create_task(self._read_format())
+
+    async def _read_format(self) -> None:
+        with contextlib.suppress(errors.Problem):
+            await self.ownership.format.get()
 
     async def close(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
         await self.feed.close()
         await self.live.close()
         await self.deliveries.close()

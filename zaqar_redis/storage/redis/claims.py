@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zaqar_redis import clock
+from zaqar_redis import clock, formats
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
 from zaqar_redis.records import Claim, ClaimResult, Lease
 from zaqar_redis.storage.contract import PostDeadLetter
 from zaqar_redis.storage.redis import dead_letters, decoding, format_gate, identity
+from zaqar_redis.storage.redis.ownership import RedisFormatMark
 from zaqar_redis.storage.redis.resource import RedisResource
 
 _CREATE = Script("claim_create")
@@ -26,11 +27,16 @@ _NO_MESSAGE = ""
 
 
 class RedisClaims(RedisResource):
-    def __init__(self, client: Any, now: Clock, dead_letter: PostDeadLetter) -> None:
+    def __init__(
+        self,
+        client: Any,
+        now: Clock,
+        dead_letter: PostDeadLetter,
+        mark: RedisFormatMark | None = None,
+    ) -> None:
         super().__init__(client, now)
         self.dead_letter_route = dead_letter
-        #: whether claims note when a message was claimed first; None: the store was not asked yet
-        self._notes_first: bool | None = None
+        self._mark = mark
 
     @verb
     def create(
@@ -42,8 +48,7 @@ class RedisClaims(RedisResource):
         limit: int,
         client: str = "",
     ) -> Steps[ClaimResult]:
-        if self._notes_first is None:
-            self._notes_first = yield from format_gate.knows_order()
+        notes_first = self._mark is not None and self._mark.needs >= formats.ORDER
         claim, dead_letter_claim = identity.new_claim(), identity.new_claim()
         messages, next_visible_ms = yield from dead_letters.take(
             self.dead_letter_route,
@@ -60,7 +65,7 @@ class RedisClaims(RedisResource):
                 grace=lease.grace,
                 limit=limit,
                 dead_letter_claim=dead_letter_claim,
-                traced=int(self._notes_first),
+                traced=int(notes_first),
             ),
             dead_letter_claim,
         )

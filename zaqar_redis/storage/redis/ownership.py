@@ -21,14 +21,19 @@ _PAGE = 500
 class RedisFormatMark:
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
+        #: what releases are known to know; it is never lowered
+        self.needs = UNMARKED.needs
 
     async def get(self) -> StoreFormat:
         key = control_keys.CONTROL.format
         version, needs = await self._client.command("HMGET", key, "version", "needs")
-        return UNMARKED if version is None else StoreFormat(int(version), int(needs))
+        found = UNMARKED if version is None else StoreFormat(int(version), int(needs))
+        self.needs = found.needs
+        return found
 
     async def raise_to(self, version: int, needs: int) -> None:
         await self._client.call(_RAISE(control_keys.CONTROL, version=version, needs=needs))
+        self.needs = max(self.needs, needs)
 
 
 class RedisOwnership:
