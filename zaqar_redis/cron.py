@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from importlib import resources
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -27,6 +29,13 @@ _NAMES = {
 _CHANGE = 2 * 3600 * 1000
 
 
+@functools.cache
+def _zones() -> frozenset[str]:
+    """Returns the names of IANA's time zones."""
+    names = resources.files("tzdata").joinpath("zones").read_text()
+    return frozenset(names.split())
+
+
 class Cron:
     """The times of an expression, in milliseconds."""
 
@@ -34,12 +43,12 @@ class Cron:
         """Raises BadRequest, for an expression that is never due, too."""
         if len(zone) > ZONE_MAX:
             raise errors.BadRequest(why=f'"timezone" may have at most {ZONE_MAX} characters.')
-        try:
-            self._zone = ZoneInfo(zone)
-        except (ValueError, OSError, LookupError):  # what is no file of a zone
+        # Not what a machine may have besides, as its own time.
+        if zone not in _zones():
             raise errors.BadRequest(
                 why='"timezone" must be the name of an IANA time zone, as Europe/Paris is.'
-            ) from None
+            )
+        self._zone = ZoneInfo(zone)
         if len(expression) > EXPRESSION_MAX:
             raise errors.BadRequest(why=f'"cron" may have at most {EXPRESSION_MAX} characters.')
         self._fields = _NAMES.get(expression.strip().lower(), expression)
@@ -52,8 +61,11 @@ class Cron:
         try:
             never = next(CronSim(self._fields, datetime(2024, 1, 1, tzinfo=UTC)), None) is None
         except CronSimError as error:
-            why = f'"cron" cannot be read: {str(error).lower()}.'
-            raise errors.BadRequest(why=why) from None
+            raise errors.BadRequest(
+                why=f'"cron" cannot be read: {str(error).lower()}. The fields are minute (0-59), '
+                "hour (0-23), day of month (1-31, L), month (1-12, JAN-DEC) and day of week (0-7, "
+                "MON-SUN), and some month must have the day."
+            ) from None
         if never:
             raise errors.BadRequest(why='"cron" is never due: no such day comes in 50 years.')
 

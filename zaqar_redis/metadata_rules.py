@@ -25,6 +25,7 @@ OVERFLOWS = ("reject", "drop_oldest", "dead_letter")
 GROUP_MODES = ("ordered",)
 #: Messages of less priority that one of a step more may overtake at most.
 PRIORITY_STEP_MAX = 1_000_000
+_FRACTION = 1 / 64
 #: What may be paused.
 PAUSES = ("posts", "claims", "all")
 
@@ -125,13 +126,17 @@ def may_drop(metadata: dict[str, Any]) -> bool:
     return not metadata.get("_group_mode") and metadata.get("_priorities") in (None, "strict")
 
 
-def priority_step(priorities: object) -> int:
-    """Returns how many ranks a step of priority is worth; 0: the queue has no priorities."""
+def priority_step(priorities: object) -> float:
+    """Returns how many ranks a step of priority is worth; 0: the queue has no priorities.
+
+    What exceeds the number of messages that it overtakes, a fraction, decides between two ranks
+    that it makes equal, and is less than a rank for all steps together.
+    """
     if priorities == "strict":
         return 2**48  # more than a queue ever gives
     if type(priorities) is not int or not 1 <= priorities <= PRIORITY_STEP_MAX:
         return 0
-    return priorities
+    return priorities + _FRACTION
 
 
 def _check_integer(metadata: dict[str, Any], name: str, least: int, most: int) -> None:

@@ -197,10 +197,10 @@ class ReferenceModel:
                 found += [e for e in ready if e.group == first.group and e is not first]
         return found[:room]
 
-    def _first(self, offered: dict[int, int], limit: int) -> list[int]:
-        return sorted(offered, key=lambda rank: (offered[rank], str(rank)))[:limit]
+    def _first(self, offered: dict[int, tuple[int, int]], limit: int) -> list[int]:
+        return sorted(offered, key=lambda rank: offered[rank])[:limit]
 
-    def _offered(self, name: str, held: Collection[str] = ()) -> dict[int, int]:
+    def _offered(self, name: str, held: Collection[str] = ()) -> dict[int, tuple[int, int]]:
         """Returns which messages a claim may take next, and their scores: lower ones are first.
 
         *held*: groups that the claim has taken something of.
@@ -208,13 +208,13 @@ class ReferenceModel:
         queue = self.queues.get(name) or ModelQueue()
         closed = {entry.group for entry in self.alive(name) if self._holds_up(name, entry)}
         closed = (closed | {*held}) - {""}
-        offered: dict[int, int] = {}
+        offered: dict[int, tuple[int, int]] = {}
         for entry in self.ready(name):
             if queue.ordered and entry.group:
                 if entry.group in closed:
                     continue
                 closed.add(entry.group)
-            offered[entry.rank] = entry.rank - entry.priority * queue.step
+            offered[entry.rank] = entry.rank - entry.priority * queue.step, -entry.priority
         return offered
 
     def _holds_up(self, name: str, entry: ModelMessage) -> bool:

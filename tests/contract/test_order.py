@@ -70,7 +70,10 @@ def test_priority_stays_through_delay_release_and_lapse(store: ContractStore) ->
 def test_with_aging_a_step_of_priority_overtakes_so_many_messages(store: ContractStore) -> None:
     store.create(_priorities=2)
     _post(store, "a", "b", "c", "d", "e:1", "f:2", "g")
-    assert store.pop() == ["a", "b", "f", "c", "e", "d", "g"]
+    assert store.pop() == ["a", "f", "b", "e", "c", "d", "g"]
+    _update(store, _priorities=1)
+    _post(store, "a", "b", "c:1", "d:1", "e:2")
+    assert store.pop() == ["a", "c", "b", "e", "d"]
 
 
 def test_messages_are_listed_as_they_were_posted_with_their_fields(store: ContractStore) -> None:

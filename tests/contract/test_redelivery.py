@@ -84,8 +84,9 @@ def test_past_moves_with_the_queue_and_survives_a_move_that_dies(
 
 
 def test_nothing_is_noted_until_no_older_release_reads_it(own_redis: str, project: str) -> None:
+    with opened(own_redis, project) as before:
+        before.reset()
     with opened(own_redis, project) as store:
-        store.reset()
         store.post("a")
         (message,), claim = _claimed(store)
         assert _past(message) == (1, 0, "")

@@ -90,6 +90,11 @@ def drafts(document: PostIn, with_checksum: bool, traceparent: str = "") -> list
 
 
 def _given_attributes(item: schemas.MessageIn, of_request: Attributes | None) -> Attributes:
+    for name in message_fields.FIELDS.keys() & (item.attributes or {}):
+        raise errors.BadRequest(
+            why=f'"attributes": the name {name} stands for the field '
+            f'"{message_fields.FIELDS[name]}" of a message.'
+        )
     values = dict(of_request or {}) | {
         name: value.binary if isinstance(value, schemas.BinaryIn) else value
         for name, value in (item.attributes or {}).items()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
@@ -23,25 +23,30 @@ _Cron = Annotated[
     ),
 ]
 _Zone = Annotated[str, about("IANA's name of the time zone of `cron`.", maxLength=cron.ZONE_MAX)]
-_Missed = Annotated[
-    Missed,
-    about(
-        "Of times at which the service could not post: the `latest` is posted, late; or those are "
-        "left out (`skip`) that are more than a minute late."
-    ),
-]
+_MISSED = (
+    "Of times at which the service could not post: the `latest` is posted, late (the default); or "
+    "those are left out (`skip`) that are more than a minute late."
+)
 _ISO = "ISO 8601, in UTC if it names no zone."
 
 
-class ScheduleIn(Struct, rename={"start": "from"}):
+class ScheduledMessageIn(MessageIn, forbid_unknown_fields=True):
+    """The message of a schedule."""
+
+
+class ScheduleIn(Struct, rename={"start": "from"}, forbid_unknown_fields=True):
     queue: _Queue
     cron: _Cron
-    message: Annotated[MessageIn, about("As in a post, without `deliver_at` and `dedup_id`.")]
-    timezone: _Zone = "UTC"
+    message: Annotated[
+        ScheduledMessageIn, about("As in a post, but no `deliver_at` or `dedup_id`.")
+    ]
+    timezone: _Zone | None = None
     start: Annotated[str | None, about(f"Not before this time.  {_ISO}")] = None
     until: Annotated[str | None, about(f"Not after this time.  {_ISO}")] = None
-    paused: Annotated[bool, about("It posts nothing; what is missed is not posted later.")] = False
-    missed: _Missed = "latest"
+    paused: Annotated[
+        bool | None, about("It posts nothing; what is missed is not posted later.")
+    ] = None
+    missed: Annotated[str | None, about(_MISSED, enum=[*get_args(Missed), None])] = None
 
 
 class ScheduledMessageOut(Document):

@@ -71,6 +71,8 @@ class CreateSchedule(ScheduleCommand, PutResource):
         arg("--paused", action="store_true", default=None, help="post nothing until it is resumed"),
         arg("--ttl", type=int, metavar="SECONDS", help="time until the message expires"),
         arg("--delay", type=int, metavar="SECONDS", help="time until the message is visible"),
+        arg("--group", metavar="GROUP", help="group that the message is in"),
+        arg("--priority", type=int, metavar="NUMBER", help="0 to 31; the highest comes first"),
         arg(
             "--attribute",
             action="append",
@@ -81,7 +83,7 @@ class CreateSchedule(ScheduleCommand, PutResource):
     )
 
     def document(self, parsed: argparse.Namespace) -> dict[str, Any]:
-        message = {"body": parsed.body, **given(parsed, "ttl", "delay")}
+        message = {"body": parsed.body, **given(parsed, "ttl", "delay", "group", "priority")}
         if parsed.attribute:
             message["attributes"] = dict(parsed.attribute)
         fields = ("queue", "cron", "timezone", "from", "until", "missed", "paused")

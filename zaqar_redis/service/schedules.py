@@ -80,6 +80,10 @@ class ScheduleService:
             if last > now + SET_BACK_MAX:
                 last = 0
             due = 0 if schedule.paused else next_time(schedule, cron, max(now, last))
+            if not due and not schedule.paused:
+                raise errors.BadRequest(
+                    why='"cron" is not due any more between "from" and "until": correct them.'
+                )
             created = await self._store.put(project, name, schedule, due)
             if created is not None:
                 self._changed.set()

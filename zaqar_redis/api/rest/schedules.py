@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+from typing import cast, get_args
 
 from msgspec import UNSET, Raw, UnsetType
 
@@ -19,7 +20,7 @@ from zaqar_redis.api.schedule_schemas import (
 )
 from zaqar_redis.api.schemas import BinaryOut, PostIn
 from zaqar_redis.auth.policy import PolicyEnforcer
-from zaqar_redis.schedule_records import Schedule, StoredSchedule
+from zaqar_redis.schedule_records import Missed, Schedule, StoredSchedule
 from zaqar_redis.service.schedules import ScheduleService
 
 #: The last second of the year 9999, in ms.
@@ -75,16 +76,21 @@ def _given(document: ScheduleIn, checksums: bool) -> Schedule:
         raise errors.BadRequest(
             why='"message" of a schedule may have no "dedup_id": each time is posted once.'
         )
+    missed = document.missed or "latest"
+    if missed not in get_args(Missed):
+        raise errors.BadRequest(
+            why=f'The value of "missed" must be one of {", ".join(get_args(Missed))}.'
+        )
     [message] = documents.drafts(PostIn([document.message]), checksums)
     return Schedule(
         queue=document.queue,
         cron=document.cron,
         message=message,
-        timezone=document.timezone,
+        timezone=document.timezone or "UTC",
         start=_time("from", document.start),
         until=_time("until", document.until),
-        paused=document.paused,
-        missed=document.missed,
+        paused=bool(document.paused),
+        missed=cast(Missed, missed),
     )
 
 

@@ -1,6 +1,6 @@
 -- Verbs on messages by their ranks, which are texts. Those of groups are in order_groups.lua.
 -- Records of the hash `order`: two digits of priority, a blank, and the group.
-local step, mode = string.match(ordering, '^(%d+) (%a+)$')
+local step, mode = string.match(ordering, '^(%S+) (%a+)$')
 local verbs = {}
 
 -- The record of a new message by its tail (keyspace/envelope.py), nil: it needs none.
@@ -39,7 +39,7 @@ end
 
 local function score_of(rank, record)
     local weight = record and tonumber(string.sub(record, 1, 2)) * step or 0
-    return string.format('%.0f', rank - weight)
+    return string.format('%.17g', rank - weight)
 end
 
 -- Note a new message. Returns its score in `ready`, or '': it waits in its group.
