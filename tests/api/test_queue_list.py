@@ -117,7 +117,8 @@ def test_with_stats_each_queue_has_its_detailed_statistics(api: ZaqarTestClient)
     for queue in listed:
         alone = api.get(f"/queues/{queue['name']}/stats", detailed=True).json()
         assert queue["stats"]["counters"] == alone["counters"]
-        assert queue["stats"]["messages"].keys() == alone["messages"].keys()
+        of_one = {"bytes"}
+        assert queue["stats"]["messages"].keys() == alone["messages"].keys() - of_one
     assert listed[1]["stats"]["messages"]["delayed"] == 1
     refused(api.get("/queues", with_stats="maybe"), 400, "with_stats")
 

@@ -295,7 +295,7 @@ def _newer() -> bytes:
         pytest.param(gzip.compress(b"something else"), "is not a backup", id="other gzip"),
         pytest.param(b"\x1f\x8bnot gzip", "is not a backup", id="damaged gzip"),
         pytest.param(
-            _newer(), "has format 2; this version of zaqar-redis reads up to 1", id="newer"
+            _newer(), "has format 3; this version of zaqar-redis reads up to 2", id="newer"
         ),
     ],
 )
