@@ -78,10 +78,17 @@ class Message(Record, frozen=True):
     attributes: Attributes | None = None
     #: as in `NewMessage`
     hops: int = 0
-    #: 0: it was not, or the store does not know
-    first_claimed: int = 0
-    #: for which it was given back last
-    reason: str = ""
+    #: when it was claimed first, and why it was given back last, as the store has them
+    past: bytes = b""
+
+    @property
+    def first_claimed(self) -> int:
+        """0: it was not claimed, or the store does not know."""
+        return int(self.past.partition(b" ")[0] or 0)
+
+    @property
+    def reason(self) -> str:
+        return self.past.partition(b" ")[2].decode()
 
     @property
     def traceparent(self) -> str:
@@ -168,15 +175,6 @@ class PeekPage(Record, frozen=True):
     items: Sequence[PeekedMessage]
     #: id of the message looked at last; pass it as *after* to go on; empty at the end
     marker: str = ""
-
-
-class MoveResult(Record, frozen=True):
-    """The ids of messages that were moved or copied, and of those that were left."""
-
-    moved: tuple[str, ...]
-    left: tuple[str, ...]
-    #: how many of those that were left came from a queue that does not exist, by its name
-    missing_origins: dict[str, int] = {}
 
 
 class ClaimResult(Record, frozen=True):

@@ -16,11 +16,11 @@ from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import (
     ClaimSummary,
     Message,
-    MoveResult,
     Page,
     PeekedMessage,
     PeekPage,
     Queue,
+    Record,
 )
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
@@ -51,6 +51,15 @@ class _Chosen:
     left: list[str] = field(default_factory=list)
     #: how many of these came from a queue that does not exist, by its name
     missing_origins: Counter[str] = field(default_factory=Counter)
+
+
+class MoveResult(Record, frozen=True):
+    """The ids of messages that were moved or copied, and of those that were left."""
+
+    moved: tuple[str, ...]
+    left: tuple[str, ...]
+    #: how many of those that were left came from a queue that does not exist, by its name
+    missing_origins: dict[str, int] = {}
 
 
 class AdministrationService(ComposedVerbs):

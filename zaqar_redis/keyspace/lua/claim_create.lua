@@ -29,10 +29,7 @@ local function keep(rank, envelope, count, before)
         redis.call('HSET', bodies, rank, envelope)
         redis.call('ZADD', expiry, ends + grace * 1000, rank)
     end
-    local hold = claim .. count
-    if traced or before then
-        hold = hold .. (before and string.match(before, ' .*$', 33) or first_now)
-    end
+    local hold = claim .. count .. (before and string.match(before, ' .*$', 33) or first_now)
     at = at + 1
     ranks[at] = rank
     leased[2 * at - 1], leased[2 * at] = lease, rank

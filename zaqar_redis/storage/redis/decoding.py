@@ -59,16 +59,14 @@ def posted(payload: bytes) -> tuple[str, list[tuple[Message, bytes]]]:
 def message(now: int, prefix: str, rank: int, stored: bytes, hold: bytes | None) -> Message:
     created, expires, ttl, delay, flags, client, origin_length = envelope.head(stored)
     origin, checksum, body = envelope.rest(stored, origin_length)
-    claim, count, first_claimed, reason = None, 0, 0, ""
+    claim, count, past = None, 0, b""
     if hold:
-        past = hold[1:]
-        if hold[0] != _BLANK:
-            claim, past = hold[:32].decode(), hold[32:]
-        first, *more = past.split(b" ", 2)
-        count = int(first)
-        if more:
-            first_claimed = int(more[0])
-            reason = more[1].decode() if more[1:] else ""
+        if hold[0] == _BLANK:
+            number, _, past = hold[1:].partition(b" ")
+        else:
+            claim = hold[:32].decode()
+            number, _, past = hold[32:].partition(b" ")
+        count = int(number)
     attributes = None
     if flags and envelope.has_attributes(flags):
         attributes, body = envelope.with_attributes(body)
@@ -90,6 +88,5 @@ def message(now: int, prefix: str, rank: int, stored: bytes, hold: bytes | None)
         envelope.is_encrypted(flags),
         attributes,
         envelope.hops(flags),
-        first_claimed,
-        reason,
+        past,
     )
