@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zaqar_redis import errors, retry_policies, rules
+from zaqar_redis import errors, message_fields, retry_policies, rules
 
 #: Messages of a topic's history: some 600 MB of one Redis, if they are small.
 HISTORY_SIZE_MAX = 1_000_000
@@ -22,7 +22,9 @@ ON_EXPIRY = ("alarm", "dead_letter")
 #: What happens to a post to a full queue.
 OVERFLOWS = ("reject", "drop_oldest", "dead_letter")
 #: How the groups of a queue are claimed.
-GROUP_MODES = ("ordered",)
+GROUP_MODES = ("ordered", "fair")
+#: Groups of a queue that have one, a script looks for it in their list; and that of each.
+GROUP_WEIGHTS_MAX, GROUP_WEIGHT_MAX = 1000, 1000
 #: Messages of less priority that one of a step more may overtake at most.
 PRIORITY_STEP_MAX = 1_000_000
 _FRACTION = 1 / 64
@@ -67,6 +69,7 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
         "_dedup_window": (1, DEDUP_WINDOW_MAX),
         "_min_claim_ttl": (1, rules.CLAIM_TTL_MIN),
         "_max_messages": (1, rules.INTEGER_MAX),
+        "_group_concurrency": (1, rules.INTEGER_MAX),
     }
     for name, (least, most) in ranges.items():
         _check_integer(metadata, name, least, most)
@@ -99,6 +102,16 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
             why='The value of "_priorities" must be strict, or an integer from 1 to '
             f"{PRIORITY_STEP_MAX}: how many messages one of the next priority overtakes at most."
         )
+    is_fair = metadata.get("_group_mode") == "fair"
+    for name in ("_group_concurrency", "_group_weights"):
+        if metadata.get(name) is not None and not is_fair:
+            raise errors.BadRequest(why=f'"{name}" needs "_group_mode": "fair": set it, too.')
+    if is_fair and priorities is not None:
+        raise errors.BadRequest(
+            why='A queue with "_group_mode": "fair" cannot have "_priorities": give its groups '
+            '"_group_weights".'
+        )
+    group_weights(metadata.get("_group_weights"))
     retry_policies.retry_policy(metadata.get("_retry_policy"))
     retry_policies.redelivery_delay(metadata.get("_redelivery_delay"), limits.max_message_delay)
     for name in ("_enable_encrypt_messages", "_content_dedup"):
@@ -119,6 +132,23 @@ def topic_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
     """Raises BadRequest for reserved attributes that topics cannot have."""
     queue_metadata(metadata, limits, can_encrypt)
     _check_integer(metadata, "_history_size", 1, HISTORY_SIZE_MAX)
+
+
+def group_weights(weights: object) -> None:
+    """Raises BadRequest unless it is None or how many turns groups have to one of others."""
+    if weights is None:
+        return
+    if not isinstance(weights, dict) or len(weights) > GROUP_WEIGHTS_MAX:
+        raise errors.BadRequest(
+            why=f'The value of "_group_weights" must be an object of up to {GROUP_WEIGHTS_MAX} '
+            "groups."
+        )
+    for name, weight in weights.items():
+        message_fields.check({message_fields.GROUP: name})
+        if type(weight) is not int or not 1 <= weight <= GROUP_WEIGHT_MAX:
+            raise errors.BadRequest(
+                why=f'The values of "_group_weights" must be integers from 1 to {GROUP_WEIGHT_MAX}.'
+            )
 
 
 def may_drop(metadata: dict[str, Any]) -> bool:

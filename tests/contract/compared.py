@@ -19,6 +19,7 @@ from zaqar_redis.storage.redis import identity
 NAMES = (
     *("plain", "delayed", "strict", "dead", "backing", "full", "narrow"),
     *("ranked", "aging", "lines", "both"),
+    *(FAIR := ("turns", "shares")),
 )
 
 
@@ -59,6 +60,9 @@ class ComparedStore(RuleBasedStateMachine):
         self.prepare("aging", step=2)
         self.prepare("lines", most=2, dead_queue="dead", redelivery=20, ordered=True)
         self.prepare("both", step=2**48, ordered=True)
+        weights = {"b": 3, "ab": 2}
+        self.prepare("turns", fair=True, weights=weights, most=2, dead_queue="dead")
+        self.prepare("shares", fair=True, concurrency=2, redelivery=20, weights=weights)
 
     def prepare(
         self,
@@ -72,9 +76,23 @@ class ComparedStore(RuleBasedStateMachine):
         drops: bool = False,
         step: int = 0,
         ordered: bool = False,
+        fair: bool = False,
+        concurrency: int = 0,
+        weights: dict[str, int] | None = None,
     ) -> None:
         self.model.queues[name] = ModelQueue(
-            delay, most, dead_queue, dead_ttl, redelivery, limit, drops, step, ordered
+            delay,
+            most,
+            dead_queue,
+            dead_ttl,
+            redelivery,
+            limit,
+            drops,
+            step,
+            ordered,
+            fair,
+            concurrency,
+            weights or {},
         )
         growing = {"minimum_delay": redelivery, "backoff_function": "linear"}
         self.store.create(
@@ -87,7 +105,9 @@ class ComparedStore(RuleBasedStateMachine):
             _max_messages=limit or None,
             _overflow="drop_oldest" if drops else None,
             _priorities="strict" if step == 2**48 else step or None,
-            _group_mode="ordered" if ordered else None,
+            _group_mode="ordered" if ordered else "fair" if fair else None,
+            _group_concurrency=concurrency or None,
+            _group_weights=weights,
         )
 
     def teardown(self) -> None:

@@ -7,6 +7,7 @@ nothing.  Times are milliseconds, lifetimes seconds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
@@ -58,6 +59,15 @@ class ModelQueue:
     step: int = 0
     #: groups are claimed in order
     ordered: bool = False
+    #: groups take turns
+    fair: bool = False
+    #: messages of a group that may be held; 0: any number
+    concurrency: int = 0
+    weights: dict[str, int] = field(default_factory=dict)
+    #: that of the message that was taken last
+    turn: float = 0
+    #: by group, the rank of its message that has a turn, and when that is
+    turns: dict[str, tuple[int, float]] = field(default_factory=dict)
     last_rank: int = 0
     entries: dict[int, ModelMessage] = field(default_factory=dict)
     leases: dict[str, ModelClaim] = field(default_factory=dict)
@@ -171,6 +181,14 @@ class ReferenceModel:
         """Returns the oldest claimable messages; dead-letters those claimed too often first."""
         queue = self.queues.get(name) or ModelQueue()
         taken: list[ModelMessage] = []
+        if queue.fair:
+            while picked := self._in_turn(name, limit - len(taken), taken):
+                for entry in picked:
+                    if self._is_dead(queue, entry):
+                        self._dead_letter(name, entry)
+                    else:
+                        taken.append(entry)
+            return taken
         offered = self._offered(name)
         while page := self._first(offered, limit - len(taken)):
             for entry in self._expanded(name, page, limit - len(taken)):
@@ -184,6 +202,49 @@ class ReferenceModel:
             taken_ranks = {entry.rank for entry in taken}
             offered = {rank: at for rank, at in others.items() if rank not in taken_ranks}
         return taken
+
+    def give_turns(self, name: str, taken: Collection[ModelMessage] = ()) -> None:
+        """Gives a turn to each group that has none and may have one.
+
+        *taken*: what a claim is about to hold.
+        """
+        queue = self.queues[name]
+        turns = {}
+        for group, waiting in self._waiting(name, taken).items():
+            if self._in_flight(name, group, taken) < (queue.concurrency or math.inf):
+                rank, turn = queue.turns.get(group, (0, 0.0))
+                if rank not in waiting:
+                    turn = queue.turn + 1 / queue.weights.get(group, 1)
+                turns[group] = waiting[0], turn
+        queue.turns = turns
+
+    def _in_turn(self, name: str, room: int, taken: Collection[ModelMessage]) -> list[ModelMessage]:
+        self.give_turns(name, taken)
+        queue = self.queues[name]
+        picked: list[ModelMessage] = []
+        while queue.turns and len(picked) < room:
+            group, (rank, queue.turn) = min(
+                queue.turns.items(), key=lambda item: (item[1][1], str(item[1][0]))
+            )
+            del queue.turns[group]
+            picked.append(queue.entries[rank])
+            waiting = self._waiting(name, [*taken, *picked]).get(group)
+            in_flight = self._in_flight(name, group, [*taken, *picked])
+            if waiting and in_flight < (queue.concurrency or math.inf):
+                queue.turns[group] = waiting[0], queue.turn + 1 / queue.weights.get(group, 1)
+        return picked
+
+    def _waiting(self, name: str, taken: Collection[ModelMessage]) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        gone = {entry.rank for entry in taken}
+        for entry in self.ready(name):
+            if entry.rank not in gone:
+                found.setdefault(entry.group, []).append(entry.rank)
+        return found
+
+    def _in_flight(self, name: str, group: str, taken: Collection[ModelMessage]) -> int:
+        held = [entry for entry in self.alive(name) if self.is_held(entry)]
+        return sum(entry.group == group for entry in [*held, *taken])
 
     def _expanded(self, name: str, page: list[int], room: int) -> list[ModelMessage]:
         """Returns the messages of a page, and behind each those that follow it in its group."""

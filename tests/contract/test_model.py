@@ -18,7 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.contract.compared import NAMES, ComparedStore, seen
+from tests.contract.compared import FAIR, NAMES, ComparedStore, seen
 from tests.support.stores import ContractStore
 from tests.support.tiers import in_gate
 from zaqar_redis import errors, message_fields
@@ -47,6 +47,8 @@ class ModelComparison(ComparedStore):
     def time_passes(self, seconds: float) -> None:
         self.store.clock.tick(seconds)
         self.model.now = self.store.clock.now
+        for queue in FAIR:  # what becomes free must do so in the same step as in the model
+            self.store.stats(queue)
 
     @rule(
         target=retries,
@@ -301,6 +303,11 @@ class ModelComparison(ComparedStore):
             of_queue = keys.of_queue(self.store.project, queue)
             call = _CHECK(of_queue, now=self.store.clock(), epoch="", repair=0)
             assert self.store.run(driver.queues.client.call(call)) == []
+
+    @invariant()
+    def groups_have_turns(self) -> None:
+        for queue in FAIR:
+            self.model.give_turns(queue)
 
     # No invariant: it settles the queues, so that no other verb would have to.
     @rule()

@@ -1,7 +1,7 @@
 -- Check a page of messages, and repair what can be repaired.
 --
 -- Returns {rank of the last one or '', how many, {what, how often; of each finding}}.
---#keys queue @message move_lock
+--#keys queue @message leases move_lock
 --#args after limit:number repair:flag
 -- after: rank to go on behind
 --#include move_lock valid_envelope findings parked
@@ -24,8 +24,12 @@ local ordering = redis.call('HGET', queue, 'order')
 local opened, by_order, fault_in_group = 0, nil, nil
 if ordering then
 --#include order_verbs
-    if mode == 'ordered' then
---#include order_groups order_check
+    if mode ~= 'none' then
+--#include order_groups
+        if mode == 'fair' then
+--#include order_fair
+        end
+--#include order_check
         fault_in_group = group_fault
     end
     by_order = verbs
@@ -79,7 +83,9 @@ for place, rank in ipairs(ranks) do
         local in_group, fault, repair_group
         if fault_in_group then
             local is_free = not state or state == ready
-            in_group, fault, repair_group = fault_in_group(rank, states[ready][place], is_free)
+            local holder = state == claimed and held[place] and string.sub(held[place], 1, 32)
+            in_group, fault, repair_group = fault_in_group(rank, states[ready][place], is_free,
+                state == delayed, holder and redis.call('ZSCORE', leases, holder))
         end
         local score = not in_group and tonumber(states[ready][place])
         if fault then

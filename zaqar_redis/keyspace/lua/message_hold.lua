@@ -23,7 +23,7 @@ for place = rest, #ARGV, 2 do
         redis.call('ZREM', ready, rank)
         redis.call('ZREM', delayed, rank)
         if verbs then
-            verbs.hold({rank})
+            verbs.hold_to_move({rank})
         end
         redis.call('ZADD', claimed, ends, rank)
         redis.call('HSET', holds, rank, hold)

@@ -19,7 +19,10 @@ for place = rest, #ARGV, 2 do
     order = ARGV[place] == 'order' and ARGV[place + 1] or order
 end
 local has_messages = redis.call('EXISTS', messages) == 1
-if has_messages and string.match(was, 'ordered$') ~= string.match(order, 'ordered$') then
+local function mode_of(field)
+    return string.match(field, '^%S+ (%a+)') or 'none'
+end
+if has_messages and mode_of(was) ~= mode_of(order) then
     return 'grouped'
 end
 redis.call('HDEL', queue, 'ttl', 'delay', 'size', 'sealed', 'max_claims', 'dead_queue', 'dead_ttl',

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from zaqar_redis import errors, metadata_rules, retry_policies, rules
+from zaqar_redis import errors, formats, metadata_rules, retry_policies, rules
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, Verb, verb
 from zaqar_redis.records import Page, Queue, QueueSize, Stats
@@ -43,8 +43,7 @@ _STATS_CALLS = 10
 class RedisQueues(RedisResource):
     @verb
     def create(self, project: str, queue: str, metadata: dict[str, Any]) -> Steps[bool]:
-        if _order(metadata):
-            yield from format_gate.require_order(_ORDER)
+        yield from _require_format(metadata)
         created, unlisted = yield _CREATE(
             keys.of_queue(project, queue),
             *queue_settings(queue, metadata),
@@ -63,8 +62,7 @@ class RedisQueues(RedisResource):
 
     @verb
     def update(self, project: str, queue: Queue, metadata: dict[str, Any]) -> Steps[bool]:
-        if _order(metadata):
-            yield from format_gate.require_order(_ORDER)
+        yield from _require_format(metadata)
         outcome = yield _UPDATE(
             keys.of_queue(project, queue.name),
             *queue_settings(queue.name, metadata),
@@ -256,10 +254,30 @@ def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
     return fields
 
 
+def _require_format(metadata: dict[str, Any]) -> Steps[None]:
+    if order := _order(metadata):
+        yield from format_gate.require(order_format(order), _ORDER)
+
+
+def order_format(order: str) -> int:
+    """Returns what a store must need before a queue has that field `order`."""
+    return formats.FAIR if order.startswith("0 fair") else formats.ORDER
+
+
 def _order(metadata: dict[str, Any]) -> str:
-    """Returns how many ranks a step of priority is worth, and how groups are claimed."""
+    """Returns how many ranks a step of priority is worth, and how groups are claimed.
+
+    Of those that take turns also how many messages of each may be held, 0: any number, and then
+    lines with the name of each group that has a weight, and with that.
+    """
     step = metadata_rules.priority_step(metadata.get("_priorities"))
     mode = metadata.get("_group_mode")
+    if mode == "fair":
+        most, weights = metadata.get("_group_concurrency"), metadata.get("_group_weights")
+        with contextlib.suppress(errors.BadRequest):
+            metadata_rules.group_weights(weights)
+            lines = (f"={name}\n{weight}\n" for name, weight in (weights or {}).items())
+            return f"0 fair {most if type(most) is int and most > 0 else 0}\n{''.join(lines)}"
     if mode not in metadata_rules.GROUP_MODES:
         mode = ""
     return f"{step} {mode or 'none'}" if step or mode else ""

@@ -17,7 +17,12 @@ from zaqar_redis.keyspace.script import Argument, Call, RedisCommand, Script, St
 from zaqar_redis.pool_records import TransferChunk
 from zaqar_redis.records import IMPORT_PREFIX, LockKind, MoveLock, Queue
 from zaqar_redis.storage.redis import format_gate, identity
-from zaqar_redis.storage.redis.queues import add_to_list, queue_settings, remove_from_list
+from zaqar_redis.storage.redis.queues import (
+    add_to_list,
+    order_format,
+    queue_settings,
+    remove_from_list,
+)
 from zaqar_redis.storage.redis.resource import RedisResource
 
 _UNLOCK = Script("move_unlock")
@@ -141,8 +146,8 @@ class RedisTransfer(RedisResource):
             fields = yield _SETTINGS(of_queue, token=token, lease=_MOVE_LOCK_TTL_MS)
             return TransferChunk(kind=kind, items=fields)
         if kind == "order":
-            found = yield RedisCommand("HGET", of_queue.queue, kind)
-            items = [kind, found] if found else []
+            found, turn = yield RedisCommand("HMGET", of_queue.queue, kind, "turn")
+            items = [kind, found, "turn", turn or 0] if found else []
             return TransferChunk(kind=kind, items=items, next_cursor=_AFTER[kind])
         if kind == "deliveries":
             entries = yield _DELIVERIES(
@@ -180,7 +185,7 @@ class RedisTransfer(RedisResource):
             upto: Argument = items[-_INDEX_WIDTH] if more else "+inf"
             yield _PLACE(of_queue, *items, token=token, after=chunk.after, upto=upto)
         elif items and chunk.kind in ("order", "settings"):
-            if chunk.kind == "order" and not (yield from format_gate.knows_order()):
+            if chunk.kind == "order" and not (yield from _knows_order(items[1])):
                 raise errors.CannotMove(
                     queue=queue,
                     why="it has priorities or groups, and older releases may work on that store: "
@@ -216,6 +221,11 @@ class RedisTransfer(RedisResource):
     def tombstone(self, project: str, queue: str, token: str) -> Steps[None]:
         yield _TOMBSTONE(keys.of_queue(project, queue), token=token, ttl_ms=_TOMBSTONE_TTL_MS)
         yield from remove_from_list(project, queue)
+
+
+def _knows_order(field: Argument) -> Steps[bool]:
+    order = field.decode() if isinstance(field, bytes) else str(field)
+    return (yield from format_gate.knows(order_format(order)))
 
 
 def _new(rank: int, queue: Queue, epoch: str = "", delivers: bool = False) -> list[Argument]:

@@ -47,6 +47,14 @@ local function give_back(ranks, delay, lapsed)
     end
     if #later > 0 then
         redis.call('ZADD', delayed, unpack(later))
+        local verbs = ordered()
+        if verbs then
+            local ranks_later = {}
+            for place = 2, #later, 2 do
+                ranks_later[place / 2] = later[place]
+            end
+            verbs.defer(ranks_later)
+        end
     end
     return soonest
 end

@@ -1,8 +1,8 @@
 -- The order in which messages are claimed, where it is not that of their ranks. The queue's field
--- `order` says how many ranks a step of priority is worth, and whether groups are ordered; the hash
--- `order` has priority and group of each message that has one. Of an ordered group only the first
--- message is in `ready`, and none while one of it is held: `groups` has those that hold the group
--- up ('h') and those that wait ('w'), by group, state and rank.
+-- `order` says how many ranks a step of priority is worth, and whether groups are ordered or take
+-- turns; the hash `order` has priority and group of each message that has one. Of a group only the
+-- first message that may be claimed is in `ready`: `groups` has those that are held or hold the
+-- group up ('h') and those that wait ('w'), by group, state and rank.
 local ordering  -- the queue's field; false: it has none; nil: it was not read yet
 local opened = 0  -- how many messages can be claimed since others have left their groups
 local order_verbs  -- made when they are needed: making functions takes time
@@ -14,8 +14,11 @@ local function ordered()
     end
     if ordering and not order_verbs then
 --#include order_verbs
-        if mode == 'ordered' then
+        if mode ~= 'none' then
 --#include order_groups
+            if mode == 'fair' then
+--#include order_fair
+            end
         end
         order_verbs = verbs
     end

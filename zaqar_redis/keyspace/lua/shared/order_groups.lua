@@ -1,4 +1,7 @@
--- The verbs of a queue whose groups are ordered.
+-- The verbs of a queue whose groups are ordered; order_fair.lua replaces those that differ where
+-- groups take turns.
+local is_fair = mode == 'fair'  -- then messages without a group are one, too
+
 -- An entry of `groups`. The digits of the rank come before it, so that entries are in its order.
 local function entry(state, group, rank)
     return group .. '\0' .. state .. string.char(#rank) .. rank
@@ -47,7 +50,7 @@ function verbs.groups_of(ranks)
     local found = #ranks > 0 and redis.call('HMGET', order, unpack(ranks)) or {}
     for place, record in ipairs(found) do
         local group = record and string.sub(record, 4) or ''
-        found[place] = group ~= '' and group
+        found[place] = (group ~= '' or is_fair) and group
     end
     return found
 end
@@ -60,7 +63,7 @@ function verbs.add(rank, tail, is_delayed)
     if record then
         redis.call('HSET', order, rank, record)
     end
-    if group == '' or is_delayed then
+    if is_delayed or group == '' and not is_fair then
         return score_of(rank, record)
     end
     redis.call('ZADD', groups, 0, entry('w', group, rank))
@@ -129,6 +132,8 @@ function verbs.hold(ranks)
         end
     end
 end
+
+verbs.hold_to_move = verbs.hold
 
 -- Take messages, which are not in `ready`, out of their groups.
 function verbs.leave(ranks)

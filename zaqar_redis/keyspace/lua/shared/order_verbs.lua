@@ -1,6 +1,7 @@
--- Verbs on messages by their ranks, which are texts. Those of groups are in order_groups.lua.
+-- Verbs on messages by their ranks, which are texts. Those of groups are in order_groups.lua and
+-- order_fair.lua.
 -- Records of the hash `order`: two digits of priority, a blank, and the group.
-local step, mode = string.match(ordering, '^(%S+) (%a+)$')
+local step, mode = string.match(ordering, '^(%S+) (%a+)')
 local verbs = {}
 
 -- The record of a new message by its tail (keyspace/envelope.py), nil: it needs none.
@@ -29,7 +30,7 @@ local function record_of(tail)
             return nil
         end
     end
-    if mode ~= 'ordered' then
+    if mode == 'none' then
         group = ''
     end
     if priority > 0 or group ~= '' then
@@ -63,6 +64,8 @@ end
 
 local function nothing() end
 verbs.added, verbs.hold, verbs.leave, verbs.take = nothing, nothing, nothing, nothing
+verbs.hold_to_move = nothing
+verbs.defer = nothing  -- of what comes back later: an ordered group waits for it
 
 function verbs.forget(ranks)
     redis.call('HDEL', order, unpack(ranks))

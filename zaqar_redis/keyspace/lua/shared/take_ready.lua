@@ -33,7 +33,7 @@ while left and taken < limit and round < ROUNDS and #dead < 3 * SETTLE do
     left = #page > 0
     if left then
         if verbs and verbs.expand then
-            page = verbs.expand(page, limit - taken)
+            page = verbs.expand(page, limit - taken, #page < math.min(limit - taken, SETTLE))
         end
         redis.call('ZREM', ready, unpack(page))
         local envelopes = redis.call('HMGET', bodies, unpack(page))

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues whose groups take turns.  The model test walks all of it; here is what is promised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.test_feed import HintRecorder
+from tests.contract.test_moving import move_queue
+from tests.support.stores import TTL, ContractStore, PooledContractStore, findings, names
+from zaqar_redis import errors, message_fields
+from zaqar_redis.keyspace import keys
+from zaqar_redis.records import NewMessage
+
+
+def _post(store: ContractStore, *bodies: str, **more: Any) -> tuple[str, ...]:
+    """Posts messages such as "a1" of the group a, or "1" of none."""
+    messages = []
+    for body in bodies:
+        attributes = message_fields.with_fields({}, group=body.rstrip("0123456789") or None)
+        messages.append(
+            NewMessage(body=b'"%b"' % body.encode(), ttl=TTL, attributes=attributes, **more)
+        )
+    return store.send(messages).ids
+
+
+def _claim(store: ContractStore, limit: int = 1, ttl: int = 60) -> tuple[list[str], str | None]:
+    taken = store.claim(limit, ttl=ttl)
+    return names(taken.messages), taken.claim_id
+
+
+def _fair(store: ContractStore, **metadata: Any) -> None:
+    store.create(_group_mode="fair", **metadata)
+
+
+def _many(group: str, number: int) -> list[str]:
+    return [f"{group}{each}" for each in range(1, number + 1)]
+
+
+def test_groups_take_turns_however_many_messages_each_has(store: ContractStore) -> None:
+    _fair(store)
+    _post(store, *_many("a", 5), "b1", "c1", "c2", "1", "2")
+    assert store.pop(4) == ["a1", "b1", "c1", "1"]
+    _post(store, "b2", "d1")
+    assert sorted(_claim(store, 5)[0]) == ["2", "a2", "b2", "c2", "d1"]
+    assert store.pop() == ["a3", "a4", "a5"]
+
+
+def test_one_claim_takes_as_many_turns_as_it_has_room_for(store: ContractStore) -> None:
+    _fair(store)
+    _post(store, *_many("a", 40), *_many("b", 3), *_many("c", 40))
+    taken, _ = _claim(store, 29)
+    turns = [*(f"{group}{at}" for at in (1, 2, 3) for group in "abc")]
+    turns += [f"{group}{at}" for at in range(4, 14) for group in "ac"]
+    assert sorted(taken) == sorted(turns)
+    assert [int(each[1:]) for each in taken] == [int(each[1:]) for each in turns]
+
+
+def test_weight_is_how_many_turns_a_group_has_to_one_of_others(store: ContractStore) -> None:
+    _fair(store, _group_weights={"a": 3, "b": 1})
+    _post(store, *_many("a", 60), *_many("b", 60), *_many("c", 60))
+    taken = [store.pop(1)[0][0] for _ in range(25)] + [each[0] for each in store.pop(25)]
+    assert (taken.count("a"), taken.count("b"), taken.count("c")) == (30, 10, 10)
+    assert {taken[at : at + 5].count("a") for at in range(0, 50, 5)} == {3}
+
+
+def test_group_that_was_empty_gains_nothing_by_that(store: ContractStore) -> None:
+    _fair(store)
+    _post(store, *_many("a", 20))
+    taken = []
+    for number in range(1, 11):
+        _post(store, f"b{number}")
+        taken += store.pop(2)
+    assert [sum(each[0] == group for each in taken) for group in "ab"] == [10, 10]
+
+
+@pytest.mark.parametrize("end", ["deleted", "released", "lapsed"])
+def test_no_more_of_a_group_are_held_than_its_concurrency(store: ContractStore, end: str) -> None:
+    _fair(store, _group_concurrency=2)
+    ids = _post(store, *_many("a", 4), "b1")
+    assert _claim(store, 9)[0] == ["a1", "b1", "a2"]
+    assert store.claim(9).claim_id is None
+    store.run(store.driver.queues.purge(store.project, "q"))
+    ids = _post(store, *_many("a", 4))
+    _, claim = _claim(store, 1)
+    recorder = HintRecorder(store).watch()
+    assert _claim(store, 5, ttl=600)[0] == ["a2"]
+    assert store.claim(5).claim_id is None
+    if end == "deleted":
+        store.delete(ids[0], claims=[claim or ""])
+    elif end == "released":
+        store.release(claim)
+    else:
+        store.clock.tick(61)
+        store.stats()
+    recorder.wait()
+    assert _claim(store, 5)[0] == (["a3"] if end == "deleted" else ["a1"])
+    assert findings(store) == []
+
+
+def test_pop_takes_no_more_of_a_group_at_once_than_its_concurrency(store: ContractStore) -> None:
+    _fair(store, _group_concurrency=2)
+    _post(store, *_many("a", 4), "b1")
+    assert (store.pop(), store.pop(), store.pop()) == (["a1", "b1", "a2"], ["a3", "a4"], [])
+
+
+def test_message_that_comes_back_later_is_not_in_flight(store: ContractStore) -> None:
+    _fair(store, _group_concurrency=1, _redelivery_delay=100)
+    ids = _post(store, "a1", "a2")
+    _, claim = _claim(store)
+    store.release_some(claim, ids[0], delay=30)
+    assert _claim(store, 1, ttl=600)[0] == ["a2"]
+    store.clock.tick(30)
+    assert store.claim(1).claim_id is None
+    assert findings(store) == []
+    store.delete(ids[1], force=True)
+    assert _claim(store)[0] == ["a1"]
+
+
+@pytest.mark.parametrize("gone", ["expired", "deleted", "moved", "dead"])
+def test_group_goes_on_behind_a_message_that_is_gone(store: ContractStore, gone: str) -> None:
+    dead: dict[str, Any] = {"_dead_letter_queue": "dead", "_max_claim_count": 1}
+    _fair(store, _group_concurrency=1, **(dead if gone == "dead" else {}))
+    (first,) = _post(store, "a1")
+    if gone == "expired":
+        store.clock.tick(TTL - 1)
+    _post(store, "a2", "b1")
+    if gone == "dead":
+        assert _claim(store)[0] == ["a1"]
+        store.clock.tick(61)
+        assert sorted(_claim(store, 2)[0]) == ["a2", "b1"]
+        assert store.listed("dead") == ["a1"]
+    elif gone == "expired":
+        store.clock.tick(1)
+        store.stats()
+    elif gone == "deleted":
+        store.delete(first)
+    else:
+        assert store.move(first) == [first]
+    assert findings(store) == []
+    assert sorted(store.pop()) == ([] if gone == "dead" else ["a2", "b1"])
+
+
+def test_settings_of_groups_change_at_any_time_and_the_mode_while_the_queue_is_empty(
+    store: ContractStore,
+) -> None:
+    _fair(store, _group_concurrency=1)
+    ids = _post(store, *_many("a", 6))
+    assert _claim(store, 9)[0] == ["a1"]
+
+    def update(**metadata: Any) -> None:
+        where = store.project, store.existing_queue()
+        assert store.run(store.driver.queues.update(*where, metadata))
+
+    update(_group_mode="fair", _group_concurrency=3)
+    store.delete(ids[0], force=True)
+    assert _claim(store, 9)[0] == ["a2", "a3", "a4"]
+    update(_group_mode="fair")
+    assert findings(store) == []
+    for mode in (None, "ordered"):
+        with pytest.raises(errors.Conflict, match="has messages"):
+            update(_group_mode=mode)
+
+
+def test_moved_queue_goes_on_with_what_is_in_flight(pools: PooledContractStore) -> None:
+    pools.create()
+    pools.run(pools.driver.queues.delete(pools.project, "q"))
+    _fair(pools, _group_concurrency=2, _group_weights={"b": 2})
+    ids = _post(pools, *_many("a", 4), *_many("b", 4), *_many("c", 2))
+    _post(pools, "d1", delay=300)
+    _, claim = _claim(pools, 5, ttl=600)
+    pools.release_some(claim, ids[0], delay=100)
+    _, target = pools.route()
+    move_queue(pools, target)
+    assert findings(pools) == []
+    before = pools.held(claim)
+    taken = _claim(pools, 9, ttl=600)[0]
+    assert sorted([each[0] for each in [*before, *taken]]) == ["a", "a", "b", "b", "c", "c"]
+    pools.clock.tick(301)
+    assert _claim(pools, 9)[0] == ["d1"]
+
+
+_DAMAGE = {
+    "a lost entry that waits": ("ZREM", "groups", "a\x00w\x013"),
+    "a lost entry that holds": ("ZREM", "groups", "a\x00h\x011"),
+    "a stray that holds": ("ZADD", "groups", 0, "a\x00h\x01999"),
+    "a group without a turn": ("ZREM", "ready", 5),
+    "a turn that never comes": ("ZADD", "ready", 1000, 5),
+    "one that is not first": ("ZADD", "ready", 1, 4),
+    "all groups": ("DEL", "groups"),
+    "one that is not held any more": ("ZADD", "groups", 0, "a\x00h\x013"),
+}
+
+
+@pytest.mark.parametrize("damage", _DAMAGE)
+def test_check_repairs_the_turns(real: ContractStore, damage: str) -> None:
+    real.reset()
+    _fair(real, _group_concurrency=2)
+    _post(real, *_many("a", 4), *_many("b", 2))
+    _claim(real, 1, ttl=600)
+    assert findings(real) == []
+    command, slot, *words = _DAMAGE[damage]
+    key = getattr(keys.of_queue(real.project, "q"), str(slot))
+    real.command(str(command), key, *words)
+    assert findings(real) != []
+    findings(real, repair=True)
+    assert findings(real) == []
+    assert sorted(_claim(real, 9)[0]) == ["a2", "b1", "b2"]
+
+
+def test_claims_across_pages_give_each_group_its_turn(store: ContractStore) -> None:
+    _fair(store)
+    groups = [f"g{chr(97 + at // 26)}{chr(97 + at % 26)}" for at in range(150)]
+    _post(store, *(f"{group}{number}" for group in groups for number in (1, 2)))
+    taken = [each[:-1] for _ in range(30) for each in store.pop(10)]
+    assert sorted(taken[:150]) == sorted(taken[150:]) == groups

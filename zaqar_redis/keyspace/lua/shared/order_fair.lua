@@ -1,0 +1,146 @@
+-- The verbs of a queue whose groups take turns: `ready` has the first message that waits in each of
+-- them, unless as many of the group are held as may be. Its score is the group's turn. The queue's
+-- field `turn` is that of the message that was taken last, and a group of the weight w has its next
+-- turn 1/w behind it (self-clocked fair queueing). So a group that was empty gains nothing by that,
+-- and nothing of it has to be kept.
+local most = tonumber(string.match(ordering, '^%S+ fair (%d+)'))  -- held of a group; 0: any number
+local turn  -- as stored; nil: it was not read yet
+local before = {}  -- by group: its message in `ready`, and the score of that
+
+local function turn_behind(score, group)
+    local _, at = string.find(ordering, '\n=' .. group .. '\n', 1, true)
+    return score + 1 / (at and string.match(ordering, '^%d+', at + 1) or 1)
+end
+
+local function as_text(score)
+    return string.format('%.17g', score)
+end
+
+local function held_of(group)
+    return most > 0 and redis.call('ZLEXCOUNT', groups, '[' .. group .. '\0h', '(' .. group .. '\0i')
+        or -math.huge
+end
+
+local function waiting(group, from, number)
+    return redis.call('ZRANGEBYLEX', groups, '[' .. group .. '\0w', '(' .. group .. '\1', 'LIMIT',
+        from, number)
+end
+
+next_of = function(group)
+    local first = held_of(group) < most and waiting(group, 0, 1)[1]
+    return first and rank_in(first, group) or nil
+end
+
+close = function(group)
+    local first = waiting(group, 0, 1)[1]
+    local rank = first and rank_in(first, group)
+    local score = rank and redis.call('ZSCORE', ready, rank)
+    before[group] = score and {rank, score} or nil
+end
+
+open = function(group)
+    local rank, was = next_of(group), before[group]
+    before[group] = nil
+    if was and was[1] ~= rank then
+        redis.call('ZREM', ready, was[1])
+    end
+    if rank then
+        turn = turn or tonumber(redis.call('HGET', queue, 'turn') or 0)
+        local score = was and was[2] or as_text(turn_behind(turn, group))
+        opened = opened + redis.call('ZADD', ready, 'NX', score, rank)
+    end
+end
+
+-- Let messages, which are not in `ready`, wait in their groups, or hold a place in them.
+local function place_as(state, ranks)
+    local changed, gone, come = {}, {}, {}
+    for place, group in ipairs(verbs.groups_of(ranks)) do
+        if not changed[group] then
+            close(group)
+            changed[group] = true
+        end
+        gone[#gone + 1] = entry(state == 'w' and 'h' or 'w', group, ranks[place])
+        come[#come + 1], come[#come + 2] = 0, entry(state, group, ranks[place])
+    end
+    redis.call('ZREM', groups, unpack(gone))
+    redis.call('ZADD', groups, unpack(come))
+    open_all(changed)
+end
+
+function verbs.free(ranks)
+    local count = opened
+    place_as('w', ranks)
+    opened = count
+end
+
+function verbs.hold(ranks)
+    place_as('h', ranks)
+end
+
+-- What can be taken of a page of `ready`: one message of each group in turn. `is_all`: no other
+-- group has a turn.
+function verbs.expand(page, room, is_all)
+    local ranks, again, heads, at = {}, {}, {}, 1
+    local scores = redis.call('ZMSCORE', ready, unpack(page))
+    for place, group in ipairs(verbs.groups_of(page)) do
+        local share = math.ceil(room / #page) + 1  -- mostly as many as are needed
+        heads[place] = {turn = tonumber(scores[place]), rank = page[place], group = group,
+            place = 1, share = share}
+    end
+    local function precedes(one, other)
+        return one.turn < other.turn or one.turn == other.turn and one.rank < other.rank
+    end
+    while #ranks < room do
+        local head = heads[at]
+        if again[1] and (head and precedes(again[1], head) or not head and is_all) then
+            head = table.remove(again, 1)
+        elseif head then
+            at = at + 1
+            head.left = most - held_of(head.group)
+        else
+            break
+        end
+        local group = head.group
+        ranks[#ranks + 1] = head.rank
+        group_of[head.rank] = group
+        turn = head.turn
+        head.left = head.left - 1
+        local place = head.place % head.share + 1
+        if head.left > 0 and (place == 1 or not head.waiting) then
+            head.waiting = waiting(group, place == 1 and head.place or 0, head.share)
+        end
+        local following = head.left > 0 and head.waiting[place]
+        if following then
+            head.turn, head.rank = turn_behind(turn, group), rank_in(following, group)
+            head.place = head.place + 1
+            local behind = #again
+            while behind > 0 and precedes(head, again[behind]) do
+                behind = behind - 1
+            end
+            table.insert(again, behind + 1, head)
+        end
+    end
+    redis.call('HSET', queue, 'turn', as_text(turn))
+    for _, head in ipairs(again) do
+        redis.call('ZADD', ready, as_text(head.turn), head.rank)
+    end
+    return ranks
+end
+
+-- Take messages, which are not in `ready`, out of their groups.
+function verbs.leave(ranks)
+    local changed, held, wait = {}, {}, {}
+    for place, group in ipairs(verbs.groups_of(ranks)) do
+        held[place] = entry('h', group, ranks[place])
+        wait[place] = entry('w', group, ranks[place])
+        changed[group] = true
+    end
+    local were_held = #held > 0 and redis.call('ZREM', groups, unpack(held)) or 0
+    local waited = were_held < #wait and redis.call('ZREM', groups, unpack(wait)) or 0
+    if waited > 0 or most > 0 then
+        open_all(changed)
+    end
+end
+
+-- What comes back later, or is moved to another queue, is not in flight.
+verbs.defer, verbs.hold_to_move = verbs.leave, verbs.leave
