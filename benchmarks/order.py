@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What claims cost in queues with priorities and with ordered groups, beside a plain queue.
+"""What claims cost in queues with priorities and with groups, beside a plain queue.
 
     python -m benchmarks.order --groups 10 10000 1000000 --rounds 15
 
@@ -75,9 +75,12 @@ class MeasuredQueue:
 def run(uri: str, service: CountedService, groups: list[int], rounds: int) -> str:
     driver = BlockingRedisStore(blocking.client(uri, BatchSettings(timeout=60.0)))
     rows = []
+    limited = {"_group_mode": "fair", "_group_concurrency": 100}
     kinds: list[tuple[str, int, dict[str, Any]]] = [
         ("priorities", 0, {"_priorities": "strict"}),
-        *((f"groups-{each}", each, {"_group_mode": "ordered"}) for each in groups),
+        *((f"ordered-{each}", each, {"_group_mode": "ordered"}) for each in groups),
+        *((f"fair-{each}", each, {"_group_mode": "fair"}) for each in groups),
+        *((f"limited-{each}", each, limited) for each in groups),
     ]
     for label, number, metadata in kinds:
         sides = [

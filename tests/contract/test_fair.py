@@ -213,6 +213,6 @@ def test_check_repairs_the_turns(real: ContractStore, damage: str) -> None:
 def test_claims_across_pages_give_each_group_its_turn(store: ContractStore) -> None:
     _fair(store)
     groups = [f"g{chr(97 + at // 26)}{chr(97 + at % 26)}" for at in range(150)]
-    _post(store, *(f"{group}{number}" for group in groups for number in (1, 2)))
+    _post(store, *[f"{group}{number}" for group in groups for number in (1, 2)])
     taken = [each[:-1] for _ in range(30) for each in store.pop(10)]
     assert sorted(taken[:150]) == sorted(taken[150:]) == groups

@@ -34,13 +34,18 @@ local page = hash and redis.call('HSCAN', hash, cursor, 'COUNT', limit)
 for at = 1, #page[2], 2 do
     local rank = page[2][at]
     local name = rank
-    if which == 'groups' then  -- of an entry for a rank: state, group, rank
+    local is_mark = which == 'groups' and string.byte(name) == 1
+    if is_mark then  -- of a group that waits
+        local group = string.sub(name, 2)
+        rank = redis.call('ZRANGEBYLEX', groups, '[' .. group .. '\0', '(' .. group .. '\1', 'LIMIT',
+            0, 1)[1]
+    elseif which == 'groups' then  -- of an entry for a rank: state, group, rank
         local ends = string.find(name, '\0', 1, true) or 0
         rank = string.sub(name, ends + 3)
         local group = string.sub(redis.call('HGET', order, rank) or '', 4)
         rank = group == string.sub(name, 1, ends - 1) and rank or ''
     end
-    if not redis.call('ZSCORE', messages, rank) then
+    if not rank or not is_mark and not redis.call('ZSCORE', messages, rank) then
         if which == 'bodies' then
             restore(rank, page[2][at + 1])
         else

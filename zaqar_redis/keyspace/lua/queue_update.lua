@@ -2,11 +2,12 @@
 --
 -- Returns 'updated', 'changed', 'missing', or 'grouped': a queue with messages keeps its groups as
 -- they are.
---#keys queue messages move_lock
+--#keys queue messages ready order groups move_lock
 --#args expected metadata rest...
+--#pubsub publish
 -- expected: the metadata as it was read, or '' for any
 -- rest: name and value of each setting that the verbs go by
---#include move_lock
+--#include move_lock order
 
 local stored = redis.call('HGET', queue, 'metadata')
 if not stored then
@@ -14,21 +15,25 @@ if not stored then
 elseif expected ~= '' and stored ~= expected then
     return 'changed'
 end
-local was, order = redis.call('HGET', queue, 'order') or '', ''
+local was, becomes = redis.call('HGET', queue, 'order') or '', ''
 for place = rest, #ARGV, 2 do
-    order = ARGV[place] == 'order' and ARGV[place + 1] or order
+    becomes = ARGV[place] == 'order' and ARGV[place + 1] or becomes
 end
 local has_messages = redis.call('EXISTS', messages) == 1
 local function mode_of(field)
     return string.match(field, '^%S+ (%a+)') or 'none'
 end
-if has_messages and mode_of(was) ~= mode_of(order) then
+if has_messages and mode_of(was) ~= mode_of(becomes) then
     return 'grouped'
 end
 redis.call('HDEL', queue, 'ttl', 'delay', 'size', 'sealed', 'max_claims', 'dead_queue', 'dead_ttl',
     'on_expiry', 'window', 'history', 'min_claim_ttl', 'redelivery', 'limits', 'order', 'dedup')
 redis.call('HSET', queue, 'metadata', metadata, unpack(ARGV, rest))
-if has_messages and was ~= '' and order == '' then
+if has_messages and was ~= '' and becomes == '' then
     redis.call('HSET', queue, 'order', '0 none')  -- of some there are priorities
+end
+if has_messages and mode_of(becomes) == 'fair' then
+    ordered().reopen()
+    redis.call(publish, queue .. ':feed', opened)
 end
 return 'updated'

@@ -1,9 +1,3 @@
--- Where the number that may be held of a group has changed, one is in `ready` though too many are
--- held, or is not though it may be: until a message of the group goes.
-local function is_first_held(group)
-    return string.sub(first_of(group, 1)[1] or '', #group + 2, #group + 2) == 'h'
-end
-
 -- Whether a message is in a group; if so, what is wrong with its place there and the verb that
 -- repairs it, or nil. `ready_at`: its score in `ready`, or false. `is_later`: it is delayed;
 -- `is_held`: a client's claim has it.
@@ -21,10 +15,13 @@ local function group_fault(rank, ready_at, is_free, is_later, is_held)
         local is_lost = is_fair and is_held and not holds_place
         return true, is_lost and 'hold' or nil, verbs.hold
     end
+    -- Where the number that may be held has changed, one is in `ready` though too many are held, or
+    -- is not though it may be: until a message of the group goes.
+    local is_marked = is_fair and redis.call('ZSCORE', groups, '\1' .. group)
     local is_next = next_of(group) == rank
     if holds_place then
         return true, 'twice', verbs.free
-    elseif not waits or is_next and not ready_at and not (is_fair and is_first_held(group)) then
+    elseif not waits or is_next and not ready_at and not is_marked then
         return true, 'nowhere', verbs.free
     elseif is_fair and ready_at then
         local is_first = first_of(group, 1, 'w')[1] == entry('w', group, rank)

@@ -2,7 +2,7 @@
 -- them, unless as many of the group are held as may be. Its score is the group's turn. The queue's
 -- field `turn` is that of the message that was taken last, and a group of the weight w has its next
 -- turn 1/w behind it (self-clocked fair queueing). So a group that was empty gains nothing by that,
--- and nothing of it has to be kept.
+-- and nothing of it has to be kept. `groups` has a mark of each group that may have no turn.
 local most = tonumber(string.match(ordering, '^%S+ fair (%d+)'))  -- held of a group; 0: any number
 local turn  -- as stored; nil: it was not read yet
 local before = {}  -- by group: its message in `ready`, and the score of that
@@ -26,8 +26,16 @@ local function waiting(group, from, number)
         from, number)
 end
 
+-- Of a group that waits until one of its messages goes.
+local function mark_of(group)
+    return '\1' .. group
+end
+
 next_of = function(group)
-    local first = held_of(group) < most and waiting(group, 0, 1)[1]
+    local first = waiting(group, 0, 1)[1]
+    if first and held_of(group) >= most then
+        return nil, true
+    end
     return first and rank_in(first, group) or nil
 end
 
@@ -39,8 +47,12 @@ close = function(group)
 end
 
 open = function(group)
-    local rank, was = next_of(group), before[group]
+    local rank, has_to_wait = next_of(group)
+    local was = before[group]
     before[group] = nil
+    if has_to_wait then
+        redis.call('ZADD', groups, 0, mark_of(group))
+    end
     if was and was[1] ~= rank then
         redis.call('ZREM', ready, was[1])
     end
@@ -80,7 +92,7 @@ end
 -- What can be taken of a page of `ready`: one message of each group in turn. `is_all`: no other
 -- group has a turn.
 function verbs.expand(page, room, is_all)
-    local ranks, again, heads, at = {}, {}, {}, 1
+    local ranks, again, heads, at, marks = {}, {}, {}, 1, {}
     local scores = redis.call('ZMSCORE', ready, unpack(page))
     for place, group in ipairs(verbs.groups_of(page)) do
         local share = math.ceil(room / #page) + 1  -- mostly as many as are needed
@@ -109,6 +121,9 @@ function verbs.expand(page, room, is_all)
         if head.left > 0 and (place == 1 or not head.waiting) then
             head.waiting = waiting(group, place == 1 and head.place or 0, head.share)
         end
+        if head.left <= 0 then
+            marks[#marks + 1], marks[#marks + 2] = 0, mark_of(group)
+        end
         local following = head.left > 0 and head.waiting[place]
         if following then
             head.turn, head.rank = turn_behind(turn, group), rank_in(following, group)
@@ -120,6 +135,9 @@ function verbs.expand(page, room, is_all)
             table.insert(again, behind + 1, head)
         end
     end
+    if #marks > 0 then
+        redis.call('ZADD', groups, unpack(marks))
+    end
     redis.call('HSET', queue, 'turn', as_text(turn))
     for _, head in ipairs(again) do
         redis.call('ZADD', ready, as_text(head.turn), head.rank)
@@ -129,18 +147,36 @@ end
 
 -- Take messages, which are not in `ready`, out of their groups.
 function verbs.leave(ranks)
-    local changed, held, wait = {}, {}, {}
+    local names, marks, held, wait, is_known = {}, {}, {}, {}, {}
     for place, group in ipairs(verbs.groups_of(ranks)) do
         held[place] = entry('h', group, ranks[place])
         wait[place] = entry('w', group, ranks[place])
-        changed[group] = true
+        if not is_known[group] then
+            is_known[group] = true
+            names[#names + 1], marks[#marks + 1] = group, mark_of(group)
+        end
     end
     local were_held = #held > 0 and redis.call('ZREM', groups, unpack(held)) or 0
     local waited = were_held < #wait and redis.call('ZREM', groups, unpack(wait)) or 0
-    if waited > 0 or most > 0 then
-        open_all(changed)
+    local is_marked = #marks > 0 and redis.call('ZMSCORE', groups, unpack(marks)) or {}
+    for place, group in ipairs(names) do
+        if is_marked[place] then
+            redis.call('ZREM', groups, marks[place])
+        end
+        if waited > 0 or is_marked[place] then
+            open(group)
+        end
     end
 end
 
 -- What comes back later, or is moved to another queue, is not in flight.
 verbs.defer, verbs.hold_to_move = verbs.leave, verbs.leave
+
+-- Give turns to groups that wait, a bounded number, as more of each may be held now.
+function verbs.reopen()
+    local LIMIT = 1000  -- the others when a message of theirs goes
+    for _, mark in ipairs(redis.call('ZRANGEBYLEX', groups, '[\1', '(\2', 'LIMIT', 0, LIMIT)) do
+        redis.call('ZREM', groups, mark)
+        open(string.sub(mark, 2))
+    end
+end
