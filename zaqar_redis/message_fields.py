@@ -54,11 +54,16 @@ def shown(attributes: Attributes) -> dict[str, Any]:
     return {field: attributes[name] for name, field in FIELDS.items() if name in attributes}
 
 
+def is_text(value: object, most: int) -> bool:
+    """Returns whether a value is 1 to *most* bytes of printable text."""
+    return isinstance(value, str) and value.isprintable() and 0 < len(value.encode()) <= most
+
+
 def check(attributes: Attributes) -> None:
     """Raises BadRequest."""
     for name, most in _TEXTS.items():
         text = attributes.get(name, "x")
-        if not (isinstance(text, str) and text.isprintable() and 0 < len(text.encode()) <= most):
+        if not is_text(text, most):
             raise errors.BadRequest(
                 why=f'"{FIELDS[name]}" must be 1 to {most} bytes of printable text.'
             )

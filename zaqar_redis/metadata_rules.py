@@ -7,7 +7,7 @@ the client gets, and its text names the field and the limit.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 from zaqar_redis import errors, message_fields, retry_policies, rules
 
@@ -25,6 +25,8 @@ OVERFLOWS = ("reject", "drop_oldest", "dead_letter")
 GROUP_MODES = ("ordered", "fair")
 #: Groups of a queue that have one, a script looks for it in their list; and that of each.
 GROUP_WEIGHTS_MAX, GROUP_WEIGHT_MAX = 1000, 1000
+#: Messages a second: from one in a day to one in each millisecond, which the clock can tell apart.
+GROUP_RATE_MIN, GROUP_RATE_MAX = 1 / 86400, 1000
 #: Messages of less priority that one of a step more may overtake at most.
 PRIORITY_STEP_MAX = 1_000_000
 _FRACTION = 1 / 64
@@ -103,13 +105,19 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
             f"{PRIORITY_STEP_MAX}: how many messages one of the next priority overtakes at most."
         )
     is_fair = metadata.get("_group_mode") == "fair"
-    for name in ("_group_concurrency", "_group_weights"):
+    for name in ("_group_concurrency", "_group_rate", "_group_weights"):
         if metadata.get(name) is not None and not is_fair:
             raise errors.BadRequest(why=f'"{name}" needs "_group_mode": "fair": set it, too.')
     if is_fair and priorities is not None:
         raise errors.BadRequest(
             why='A queue with "_group_mode": "fair" cannot have "_priorities": give its groups '
             '"_group_weights".'
+        )
+    rate = metadata.get("_group_rate")
+    if rate is not None and not is_group_rate(rate):
+        raise errors.BadRequest(
+            why='The value of "_group_rate" must be a number from 1/86400 to '
+            f"{GROUP_RATE_MAX}: messages a second."
         )
     group_weights(metadata.get("_group_weights"))
     retry_policies.retry_policy(metadata.get("_retry_policy"))
@@ -134,21 +142,31 @@ def topic_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
     _check_integer(metadata, "_history_size", 1, HISTORY_SIZE_MAX)
 
 
-def group_weights(weights: object) -> None:
-    """Raises BadRequest unless it is None or how many turns groups have to one of others."""
+def is_group_rate(rate: Any) -> TypeGuard[float]:
+    """Returns whether so many messages a second may be taken of a group."""
+    return type(rate) in (int, float) and GROUP_RATE_MIN <= rate <= GROUP_RATE_MAX
+
+
+def group_weights(weights: Any) -> dict[str, int]:
+    """Returns how many turns groups have to one of others.  Raises BadRequest."""
     if weights is None:
-        return
+        return {}
     if not isinstance(weights, dict) or len(weights) > GROUP_WEIGHTS_MAX:
         raise errors.BadRequest(
             why=f'The value of "_group_weights" must be an object of up to {GROUP_WEIGHTS_MAX} '
             "groups."
         )
     for name, weight in weights.items():
-        message_fields.check({message_fields.GROUP: name})
+        if not message_fields.is_text(name, message_fields.GROUP_MAX):
+            raise errors.BadRequest(
+                why='The names in "_group_weights" must be groups: 1 to '
+                f"{message_fields.GROUP_MAX} bytes of printable text."
+            )
         if type(weight) is not int or not 1 <= weight <= GROUP_WEIGHT_MAX:
             raise errors.BadRequest(
                 why=f'The values of "_group_weights" must be integers from 1 to {GROUP_WEIGHT_MAX}.'
             )
+    return weights
 
 
 def may_drop(metadata: dict[str, Any]) -> bool:

@@ -19,7 +19,7 @@ from zaqar_redis.storage.redis import identity
 NAMES = (
     *("plain", "delayed", "strict", "dead", "backing", "full", "narrow"),
     *("ranked", "aging", "lines", "both"),
-    *(FAIR := ("turns", "shares")),
+    *(FAIR := ("turns", "shares", "rests")),
 )
 
 
@@ -63,6 +63,7 @@ class ComparedStore(RuleBasedStateMachine):
         weights = {"b": 3, "ab": 2}
         self.prepare("turns", fair=True, weights=weights, most=2, dead_queue="dead")
         self.prepare("shares", fair=True, concurrency=2, redelivery=20, weights=weights)
+        self.prepare("rests", fair=True, concurrency=2, rate=1 / 45)
 
     def prepare(
         self,
@@ -79,6 +80,7 @@ class ComparedStore(RuleBasedStateMachine):
         fair: bool = False,
         concurrency: int = 0,
         weights: dict[str, int] | None = None,
+        rate: float = 0,
     ) -> None:
         self.model.queues[name] = ModelQueue(
             delay,
@@ -93,6 +95,7 @@ class ComparedStore(RuleBasedStateMachine):
             fair,
             concurrency,
             weights or {},
+            1000 / rate if rate else 0,
         )
         growing = {"minimum_delay": redelivery, "backoff_function": "linear"}
         self.store.create(
@@ -108,6 +111,7 @@ class ComparedStore(RuleBasedStateMachine):
             _group_mode="ordered" if ordered else "fair" if fair else None,
             _group_concurrency=concurrency or None,
             _group_weights=weights,
+            _group_rate=rate or None,
         )
 
     def teardown(self) -> None:

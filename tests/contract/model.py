@@ -64,6 +64,10 @@ class ModelQueue:
     #: messages of a group that may be held; 0: any number
     concurrency: int = 0
     weights: dict[str, int] = field(default_factory=dict)
+    #: ms that a group rests behind a message that is taken
+    rest: float = 0
+    #: by group
+    rests_until: dict[str, float] = field(default_factory=dict)
     #: that of the message that was taken last
     turn: float = 0
     #: by group, the rank of its message that has a turn, and when that is
@@ -92,8 +96,16 @@ class ReferenceModel:
         return entry.claim is not None and entry.held_until > self.now
 
     def is_delayed(self, name: str, entry: ModelMessage) -> bool:
+        """Whether it is, or its group rests and it is the next one of it."""
         if self.is_held(entry):
             return False
+        if self._is_later(name, entry):
+            return True
+        if self.queues[name].rests_until.get(entry.group, 0) <= self.now:
+            return False
+        return self._waiting(name)[entry.group][0] == entry.rank
+
+    def _is_later(self, name: str, entry: ModelMessage) -> bool:
         returns = entry.returns
         if entry.claim and not returns:  # its lease has ended
             returns = entry.held_until + self._redelivery_ms(name, entry)
@@ -211,7 +223,9 @@ class ReferenceModel:
         queue = self.queues[name]
         turns = {}
         for group, waiting in self._waiting(name, taken).items():
-            if self._in_flight(name, group, taken) < (queue.concurrency or math.inf):
+            rests = queue.rests_until.get(group, 0) > self.now
+            in_flight = self._in_flight(name, group, taken)
+            if in_flight < (queue.concurrency or math.inf) and not rests:
                 rank, turn = queue.turns.get(group, (0, 0.0))
                 if rank not in waiting:
                     turn = queue.turn + 1 / queue.weights.get(group, 1)
@@ -230,15 +244,18 @@ class ReferenceModel:
             picked.append(queue.entries[rank])
             waiting = self._waiting(name, [*taken, *picked]).get(group)
             in_flight = self._in_flight(name, group, [*taken, *picked])
-            if waiting and in_flight < (queue.concurrency or math.inf):
+            if queue.rest:
+                queue.rests_until[group] = self.now + queue.rest
+            elif waiting and in_flight < (queue.concurrency or math.inf):
                 queue.turns[group] = waiting[0], queue.turn + 1 / queue.weights.get(group, 1)
         return picked
 
-    def _waiting(self, name: str, taken: Collection[ModelMessage]) -> dict[str, list[int]]:
+    def _waiting(self, name: str, taken: Collection[ModelMessage] = ()) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
         gone = {entry.rank for entry in taken}
-        for entry in self.ready(name):
-            if entry.rank not in gone:
+        for entry in self.alive(name):
+            is_gone = entry.rank in gone or self.is_held(entry) or self._is_later(name, entry)
+            if not is_gone:
                 found.setdefault(entry.group, []).append(entry.rank)
         return found
 

@@ -106,6 +106,45 @@ def test_pop_takes_no_more_of_a_group_at_once_than_its_concurrency(store: Contra
     assert (store.pop(), store.pop(), store.pop()) == (["a1", "b1", "a2"], ["a3", "a4"], [])
 
 
+def test_group_rests_behind_each_of_its_messages_that_is_taken(store: ContractStore) -> None:
+    _fair(store, _group_rate=4)
+    ids = _post(store, *_many("a", 4), *_many("b", 2))
+    taken, claim = _claim(store, 9, ttl=600)
+    assert taken == ["a1", "b1"]
+    assert store.claim(9).claim_id is None
+    store.clock.tick(0.249)
+    assert store.pop() == []
+    store.clock.tick(0.001)
+    assert sorted(store.pop()) == ["a2", "b2"]
+    _post(store, "b3", "c1")
+    assert store.pop() == ["c1"]
+    store.release(claim)
+    store.delete(ids[2], force=True)
+    assert findings(store) == []
+    store.clock.tick(0.25)
+    assert sorted(store.pop()) == ["a1", "b1"]
+    for _ in range(3):
+        store.clock.tick(0.25)
+        store.stats()
+    assert sorted(store.pop()) == ["a4", "b3"]
+    assert findings(store) == []
+
+
+def test_group_that_rests_is_due_when_it_ends(store: ContractStore) -> None:
+    _fair(store, _group_rate=1 / 60)
+    _post(store, "a1", "a2")
+    page = store.claim(1, ttl=600)
+    assert names(page.messages) == ["a1"]
+    assert store.stats().delayed == 1
+    recorder = HintRecorder(store).watch()
+    store.clock.tick(60)
+    store.sweep()
+    recorder.wait()
+    assert store.stats().delayed == 0
+    _post(store, "b1")
+    assert sorted(store.pop()) == ["a2", "b1"]
+
+
 def test_message_that_comes_back_later_is_not_in_flight(store: ContractStore) -> None:
     _fair(store, _group_concurrency=1, _redelivery_delay=100)
     ids = _post(store, "a1", "a2")
@@ -157,8 +196,16 @@ def test_settings_of_groups_change_at_any_time_and_the_mode_while_the_queue_is_e
     update(_group_mode="fair", _group_concurrency=3)
     store.delete(ids[0], force=True)
     assert _claim(store, 9)[0] == ["a2", "a3", "a4"]
-    update(_group_mode="fair")
+    update(_group_mode="fair", _group_rate=1)
     assert findings(store) == []
+    assert _claim(store, 9)[0] == ["a5"]
+    update(_group_mode="fair")
+    _post(store, "a7", "b1")
+    assert findings(store) == []
+    assert store.pop() == ["b1"]
+    store.clock.tick(1)
+    assert store.pop() == ["a6", "a7"]
+    _post(store, "a8")
     for mode in (None, "ordered"):
         with pytest.raises(errors.Conflict, match="has messages"):
             update(_group_mode=mode)
@@ -182,7 +229,7 @@ def test_moved_queue_goes_on_with_what_is_in_flight(pools: PooledContractStore) 
     assert _claim(pools, 9)[0] == ["d1"]
 
 
-_DAMAGE = {
+_DAMAGE: dict[str, tuple[Any, ...]] = {
     "a lost entry that waits": ("ZREM", "groups", "a\x00w\x013"),
     "a lost entry that holds": ("ZREM", "groups", "a\x00h\x011"),
     "a stray that holds": ("ZADD", "groups", 0, "a\x00h\x01999"),

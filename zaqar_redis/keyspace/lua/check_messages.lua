@@ -2,9 +2,9 @@
 --
 -- Returns {rank of the last one or '', how many, {what, how often; of each finding}}.
 --#keys queue @message leases move_lock
---#args after limit:number repair:flag
+--#args now:number after limit:number repair:flag
 -- after: rank to go on behind
---#include move_lock valid_envelope findings parked
+--#include move_lock now valid_envelope findings parked
 
 local ranks = redis.call('ZRANGEBYSCORE', messages, '(' .. after, '+inf', 'LIMIT', 0, limit)
 if #ranks == 0 then

@@ -29,29 +29,48 @@ local function restore(rank, envelope)
     end
 end
 
+local function has(entry)
+    return redis.call('ZSCORE', groups, entry)
+end
+
+-- Whether an entry of `groups` is of a message, or of a group that has another one.
+local function is_of_group(name)
+    local kind, ends = string.byte(name), string.find(name, '\0', 1, true)
+    if kind == 1 then  -- the mark of a group that has to wait
+        local group = string.sub(name, 2)
+        return redis.call('ZRANGEBYLEX', groups, '[' .. group .. '\0', '(' .. group .. '\1', 'LIMIT',
+            0, 1)[1]
+    elseif kind == 2 then  -- of a rest, by time: the time, and the group
+        return has(string.sub(name, 19) .. '\0r' .. string.sub(name, 2, 18))
+    elseif not ends then
+        return false
+    end
+    local group = string.sub(name, 1, ends - 1)
+    if string.sub(name, ends + 1, ends + 1) == 'r' then
+        return has('\2' .. string.sub(name, ends + 2) .. group)
+    end
+    local rank = string.sub(name, ends + 3)
+    return group == string.sub(redis.call('HGET', order, rank) or '', 4)
+        and redis.call('ZSCORE', messages, rank)
+end
+
 local page = hash and redis.call('HSCAN', hash, cursor, 'COUNT', limit)
     or redis.call('ZSCAN', zset, cursor, 'COUNT', limit)
 for at = 1, #page[2], 2 do
-    local rank = page[2][at]
-    local name = rank
-    local is_mark = which == 'groups' and string.byte(name) == 1
-    if is_mark then  -- of a group that waits
-        local group = string.sub(name, 2)
-        rank = redis.call('ZRANGEBYLEX', groups, '[' .. group .. '\0', '(' .. group .. '\1', 'LIMIT',
-            0, 1)[1]
-    elseif which == 'groups' then  -- of an entry for a rank: state, group, rank
-        local ends = string.find(name, '\0', 1, true) or 0
-        rank = string.sub(name, ends + 3)
-        local group = string.sub(redis.call('HGET', order, rank) or '', 4)
-        rank = group == string.sub(name, 1, ends - 1) and rank or ''
+    local name = page[2][at]
+    local is_stray
+    if which == 'groups' then
+        is_stray = not is_of_group(name)
+    else
+        is_stray = not redis.call('ZSCORE', messages, name)
     end
-    if not rank or not is_mark and not redis.call('ZSCORE', messages, rank) then
+    if is_stray then
         if which == 'bodies' then
-            restore(rank, page[2][at + 1])
+            restore(name, page[2][at + 1])
         else
             note('stray')
             if repair and hash then
-                redis.call('HDEL', hash, rank)
+                redis.call('HDEL', hash, name)
             elseif repair then
                 redis.call('ZREM', zset, name)
             end

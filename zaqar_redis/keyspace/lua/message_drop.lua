@@ -1,10 +1,10 @@
 -- Delete the messages that an internal claim holds: they are in another queue now.
 --#keys queue @message move_lock
---#args holder dead:flag rest...
+--#args now:number holder dead:flag rest...
 --#pubsub publish
 -- dead: they are dead letters, and count as such
 -- rest: ranks
---#include move_lock order forget hold
+--#include move_lock now order forget hold
 
 local ranks = {}
 for place = rest, #ARGV do

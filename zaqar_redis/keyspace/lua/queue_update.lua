@@ -2,12 +2,12 @@
 --
 -- Returns 'updated', 'changed', 'missing', or 'grouped': a queue with messages keeps its groups as
 -- they are.
---#keys queue messages ready order groups move_lock
---#args expected metadata rest...
+--#keys queue messages ready delayed order groups move_lock
+--#args now:number expected metadata rest...
 --#pubsub publish
 -- expected: the metadata as it was read, or '' for any
 -- rest: name and value of each setting that the verbs go by
---#include move_lock order
+--#include move_lock now order
 
 local stored = redis.call('HGET', queue, 'metadata')
 if not stored then
@@ -33,6 +33,10 @@ if has_messages and was ~= '' and becomes == '' then
     redis.call('HSET', queue, 'order', '0 none')  -- of some there are priorities
 end
 if has_messages and mode_of(becomes) == 'fair' then
+    -- As long as groups may rest that have begun to: their next messages are delayed.
+    local no_rate = not string.find(was, '^0 fair %d+ 0\n') and '^(0 fair %d+) 0\n'
+    becomes = no_rate and string.gsub(becomes, no_rate, '%1 1e-9\n') or becomes
+    redis.call('HSET', queue, 'order', becomes)
     ordered().reopen()
     redis.call(publish, queue .. ':feed', opened)
 end

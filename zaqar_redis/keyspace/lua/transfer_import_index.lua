@@ -1,11 +1,11 @@
 -- Set the present state of messages, and drop those of the interval that are gone by now.
 --#keys queue @message move_lock
---#args token after upto rest...
+--#args now:number token after upto rest...
 -- after: rank that the interval begins behind
 -- upto: rank that it ends with, or '+inf'
 -- rest: rank, expiry, end of the hold or '', end of the delay or '', hold or '',
 -- head or all of the envelope; of each
---#include target_lock parked order
+--#include target_lock now parked order
 
 local HEAD = 24     -- bytes of an envelope that may have changed since it was copied
 local TAIL = 30     -- where keyspace/envelope.py's tail begins

@@ -96,6 +96,7 @@ class RedisAdministration(RedisResource):
             yield dead_letters.DROP(
                 keys.of_queue(project, queue),
                 *[message.rank for message in held],
+                now=self._now(),
                 holder=holder,
                 dead=0,
             )

@@ -156,7 +156,7 @@ class RedisChecker:
         messages, after = 0, b"-inf"
         while after:
             after, number, counts = await call(
-                _MESSAGES(of_queue, after=after, limit=_PAGE, repair=flag)
+                _MESSAGES(of_queue, now=self._now(), after=after, limit=_PAGE, repair=flag)
             )
             messages += number
             _count(found, counts)

@@ -135,6 +135,7 @@ def _move(
         yield DROP(
             keys.of_queue(project, queue),
             *[message.rank for message in messages],
+            now=now,
             holder=dead_letter_claim,
             dead=1,
         )

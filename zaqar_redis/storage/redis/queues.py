@@ -66,6 +66,7 @@ class RedisQueues(RedisResource):
         outcome = yield _UPDATE(
             keys.of_queue(project, queue.name),
             *queue_settings(queue.name, metadata),
+            now=self._now(),
             expected=queue.stored,
             metadata=msgspec.json.encode(metadata),
         )
@@ -267,17 +268,20 @@ def order_format(order: str) -> int:
 def _order(metadata: dict[str, Any]) -> str:
     """Returns how many ranks a step of priority is worth, and how groups are claimed.
 
-    Of those that take turns also how many messages of each may be held, 0: any number, and then
-    lines with the name of each group that has a weight, and with that.
+    Of those that take turns also how many messages of each may be held, 0: any number; how long
+    each rests behind one that is taken, ms; and then lines with the name of each group that has a
+    weight, and with that.
     """
     step = metadata_rules.priority_step(metadata.get("_priorities"))
     mode = metadata.get("_group_mode")
     if mode == "fair":
-        most, weights = metadata.get("_group_concurrency"), metadata.get("_group_weights")
+        most, rate = metadata.get("_group_concurrency"), metadata.get("_group_rate")
+        weights: dict[str, int] = {}
         with contextlib.suppress(errors.BadRequest):
-            metadata_rules.group_weights(weights)
-            lines = (f"={name}\n{weight}\n" for name, weight in (weights or {}).items())
-            return f"0 fair {most if type(most) is int and most > 0 else 0}\n{''.join(lines)}"
+            weights = metadata_rules.group_weights(metadata.get("_group_weights"))
+        rest = f"{1000 / rate:.17g}" if metadata_rules.is_group_rate(rate) else "0"
+        lines = (f"={name}\n{weight}\n" for name, weight in weights.items())
+        return f"0 fair {most if type(most) is int and most > 0 else 0} {rest}\n{''.join(lines)}"
     if mode not in metadata_rules.GROUP_MODES:
         mode = ""
     return f"{step} {mode or 'none'}" if step or mode else ""

@@ -183,7 +183,9 @@ class RedisTransfer(RedisResource):
         if chunk.kind == "index":
             more = (chunk.next_cursor or "").startswith("index:")
             upto: Argument = items[-_INDEX_WIDTH] if more else "+inf"
-            yield _PLACE(of_queue, *items, token=token, after=chunk.after, upto=upto)
+            yield _PLACE(
+                of_queue, *items, now=self._now(), token=token, after=chunk.after, upto=upto
+            )
         elif items and chunk.kind in ("order", "settings"):
             if chunk.kind == "order" and not (yield from _knows_order(items[1])):
                 raise errors.CannotMove(

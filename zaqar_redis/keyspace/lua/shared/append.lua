@@ -69,7 +69,7 @@ for from = 1, count, BATCH do
         redis.call('ZADD', ready, unpack(at_once))
     end
     if verbs then
-        verbs.added()
+        soonest = math.min(soonest, verbs.added() or soonest)
     end
     if has_subscribers or known[7] then
         local parts = {string.format('%s:%.0f:', known[1] or epoch, first + from - 1)}

@@ -44,6 +44,9 @@ local function give_back(ranks, delay, lapsed)
     redis.call('ZREM', claimed, unpack(ranks))
     if #at_once > 0 then
         free(at_once)
+        if resumes < math.huge then
+            soonest = math.min(soonest or resumes, resumes)
+        end
     end
     if #later > 0 then
         redis.call('ZADD', delayed, unpack(later))

@@ -5,6 +5,7 @@
 -- group up ('h') and those that wait ('w'), by group, state and rank.
 local ordering  -- the queue's field; false: it has none; nil: it was not read yet
 local opened = 0  -- how many messages can be claimed since others have left their groups
+local resumes = math.huge  -- when the first of the groups goes on that rest since, ms
 local order_verbs  -- made when they are needed: making functions takes time
 
 -- The verbs, or nil: messages are claimed by rank, and there is nothing to do.

@@ -8,8 +8,11 @@ local function group_fault(rank, ready_at, is_free, is_later, is_held)
     end
     local waits = redis.call('ZSCORE', groups, entry('w', group, rank))
     local holds_place = is_fair and redis.call('ZSCORE', groups, entry('h', group, rank))
+    local is_first = waits and first_of(group, 1, 'w')[1] == entry('w', group, rank)
     if not is_free then
-        if waits or is_later and holds_place then
+        if is_fair and is_later and is_first then
+            return true  -- its group rests
+        elseif waits or is_later and holds_place then
             return true, 'twice', is_later and verbs.defer or verbs.hold
         end
         local is_lost = is_fair and is_held and not holds_place
@@ -24,7 +27,6 @@ local function group_fault(rank, ready_at, is_free, is_later, is_held)
     elseif not waits or is_next and not ready_at and not is_marked then
         return true, 'nowhere', verbs.free
     elseif is_fair and ready_at then
-        local is_first = first_of(group, 1, 'w')[1] == entry('w', group, rank)
         local last = tonumber(redis.call('HGET', queue, 'turn') or 0)
         local is_due = tonumber(ready_at) >= last and tonumber(ready_at) <= last + 1
         return true, not (is_first and is_due) and 'order' or nil, verbs.free

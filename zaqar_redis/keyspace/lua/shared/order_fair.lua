@@ -2,8 +2,11 @@
 -- them, unless as many of the group are held as may be. Its score is the group's turn. The queue's
 -- field `turn` is that of the message that was taken last, and a group of the weight w has its next
 -- turn 1/w behind it (self-clocked fair queueing). So a group that was empty gains nothing by that,
--- and nothing of it has to be kept. `groups` has a mark of each group that may have no turn.
-local most = tonumber(string.match(ordering, '^%S+ fair (%d+)'))  -- held of a group; 0: any number
+-- and nothing of it has to be kept. `groups` has a mark of each group that may have no turn. With a
+-- rate a group rests behind each message that is taken ('r', and by time for what is over): then its
+-- next one is delayed until that ends.
+local most, rest = string.match(ordering, '^%S+ fair (%d+) (%S+)')  -- held of a group, 0: any
+most, rest = tonumber(most), tonumber(rest)  -- number; ms, 0: none, and less than one: none any more
 local turn  -- as stored; nil: it was not read yet
 local before = {}  -- by group: its message in `ready`, and the score of that
 
@@ -31,6 +34,12 @@ local function mark_of(group)
     return '\1' .. group
 end
 
+local function rests_until(group)
+    local last = rest > 0 and redis.call('ZREVRANGEBYLEX', groups, '(' .. group .. '\0s',
+        '[' .. group .. '\0r', 'LIMIT', 0, 1)[1]
+    return last and tonumber(string.sub(last, #group + 3)) or 0
+end
+
 next_of = function(group)
     local first = waiting(group, 0, 1)[1]
     if first and held_of(group) >= most then
@@ -43,20 +52,33 @@ close = function(group)
     local first = waiting(group, 0, 1)[1]
     local rank = first and rank_in(first, group)
     local score = rank and redis.call('ZSCORE', ready, rank)
-    before[group] = score and {rank, score} or nil
+    local is_later = rest > 0 and rank and not score and redis.call('ZSCORE', delayed, rank)
+    before[group] = (score or is_later) and {rank, score} or nil
 end
 
 open = function(group)
-    local rank, has_to_wait = next_of(group)
     local was = before[group]
     before[group] = nil
+    local ends = rests_until(group)
+    local first = rest > 0 and waiting(group, 0, 1)[1]
+    local later = first and rank_in(first, group)
+    if later and redis.call('ZSCORE', delayed, later) then
+        return  -- it waits for the end of the rest already
+    end
+    local rank, has_to_wait = next_of(group)
+    if was and was[1] ~= rank then
+        redis.call('ZREM', was[2] and ready or delayed, was[1])
+    end
+    if ends > now then
+        if later then
+            resumes = math.min(resumes, math.ceil(ends))
+            redis.call('ZADD', delayed, string.format('%.0f', math.ceil(ends)), later)
+        end
+        return
+    end
     if has_to_wait then
         redis.call('ZADD', groups, 0, mark_of(group))
-    end
-    if was and was[1] ~= rank then
-        redis.call('ZREM', ready, was[1])
-    end
-    if rank then
+    elseif rank then
         turn = turn or tonumber(redis.call('HGET', queue, 'turn') or 0)
         local score = was and was[2] or as_text(turn_behind(turn, group))
         opened = opened + redis.call('ZADD', ready, 'NX', score, rank)
@@ -87,6 +109,21 @@ end
 
 function verbs.hold(ranks)
     place_as('h', ranks)
+end
+
+-- Let a group rest behind a message that is taken, and forget rests that are over: more than begin.
+local function begin_rest(group, following)
+    local ends = now + rest
+    local time = string.format('%017.3f', ends)
+    redis.call('ZADD', groups, 0, group .. '\0r' .. time, 0, '\2' .. time .. group)
+    if following then
+        resumes = math.min(resumes, math.ceil(ends))
+        redis.call('ZADD', delayed, string.format('%.0f', math.ceil(ends)), following)
+    end
+    local by_now = '(\2' .. string.format('%017.3f', now)
+    for _, over in ipairs(redis.call('ZRANGEBYLEX', groups, '[\2', by_now, 'LIMIT', 0, 2)) do
+        redis.call('ZREM', groups, over, string.sub(over, 19) .. '\0r' .. string.sub(over, 2, 18))
+    end
 end
 
 -- What can be taken of a page of `ready`: one message of each group in turn. `is_all`: no other
@@ -125,7 +162,10 @@ function verbs.expand(page, room, is_all)
             marks[#marks + 1], marks[#marks + 2] = 0, mark_of(group)
         end
         local following = head.left > 0 and head.waiting[place]
-        if following then
+        if rest >= 1 then
+            local next_one = following or waiting(group, 1, 1)[1]
+            begin_rest(group, next_one and rank_in(next_one, group))
+        elseif following then
             head.turn, head.rank = turn_behind(turn, group), rank_in(following, group)
             head.place = head.place + 1
             local behind = #again

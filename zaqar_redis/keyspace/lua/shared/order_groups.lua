@@ -74,6 +74,7 @@ end
 function verbs.added()
     open_all(added)
     added = {}
+    return resumes
 end
 
 -- Make messages claimable, or let them wait in their groups; `opened` does not count them.

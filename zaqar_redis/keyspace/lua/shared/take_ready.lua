@@ -66,3 +66,4 @@ while left and taken < limit and round < ROUNDS and #dead < 3 * SETTLE do
         end
     end
 end
+soonest = math.min(soonest, resumes)
