@@ -15,6 +15,15 @@ from tests.api.client import ZaqarTestClient
     [
         ({"_group_mode": "fifo"}, ["_group_mode", "ordered"]),
         ({"_group_mode": True}, ["_group_mode", "ordered"]),
+        ({"_group_concurrency": 2}, ["_group_concurrency", "_group_mode", "fair"]),
+        ({"_group_mode": "ordered", "_group_rate": 2}, ["_group_rate", "fair"]),
+        ({"_group_mode": "fair", "_group_concurrency": 0}, ["_group_concurrency", "1"]),
+        ({"_group_mode": "fair", "_group_rate": 1001}, ["_group_rate", "1000"]),
+        ({"_group_mode": "fair", "_group_rate": True}, ["_group_rate", "1000"]),
+        ({"_group_mode": "fair", "_group_weights": ["a"]}, ["_group_weights", "1000"]),
+        ({"_group_mode": "fair", "_group_weights": {"a": 0}}, ["_group_weights", "1000"]),
+        ({"_group_mode": "fair", "_group_weights": {"": 1}}, ["_group_weights", "128"]),
+        ({"_group_mode": "fair", "_priorities": 5}, ["_group_mode", "_priorities"]),
         ({"_priorities": "aging"}, ["_priorities", "strict", "1000000"]),
         ({"_priorities": 0}, ["_priorities", "strict"]),
         ({"_priorities": True}, ["_priorities", "strict"]),
@@ -106,6 +115,16 @@ def test_claims_go_by_priority_and_groups(api: ZaqarTestClient) -> None:
     assert api.request("POST", "/queues/q/claims").status_code == 204
     shown = api.get("/queues/q").json()
     assert (shown["_priorities"], shown["_group_mode"]) == ("strict", "ordered")
+
+
+def test_groups_take_turns_as_their_queue_says(api: ZaqarTestClient) -> None:
+    fair = {"_group_concurrency": 2, "_group_rate": 1000, "_group_weights": {"a": 3}}
+    assert api.create("q", _group_mode="fair", **fair).status_code == 201
+    _post(api, "q", *[{"body": each, "group": each[0]} for each in ("a1", "a2", "b1")])
+    taken = api.request("POST", "/queues/q/claims").json()["messages"]
+    assert [each["body"] for each in taken] == ["a1", "b1"]
+    shown = api.get("/queues/q").json()
+    assert {name: shown[name] for name in fair} == fair
 
 
 def test_groups_of_a_queue_with_messages_cannot_be_changed(api: ZaqarTestClient) -> None:

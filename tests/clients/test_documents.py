@@ -63,7 +63,10 @@ def test_the_readme_claims_one_message_and_deletes_it(
         ("From RabbitMQ", "From BullMQ", []),
         (
             *("From BullMQ", ""),
-            ["cover", "1 delayed", "duplicates: None", "duplicates: [0]", "next at 30:00Z"],
+            [
+                *("cover", "1 delayed", "duplicates: None", "duplicates: [0]", "next at 30:00Z"),
+                "['big', 'small', 'big']",
+            ],
         ),
     ],
 )

@@ -145,8 +145,30 @@ _PAUSED = _attribute(
 _GROUP_MODE = _attribute(
     "string",
     "How messages with a `group` are claimed: in order, and none while another of the group is "
-    "held, but for the claim that holds it.  It can be changed while the queue has no messages.",
+    "held, but for the claim that holds it; or groups take turns.  It can be changed while the "
+    "queue has no messages.",
     enum=[*metadata_rules.GROUP_MODES, None],
+)
+_GROUP_CONCURRENCY = _attribute(
+    "integer",
+    "Messages of a group that are claimed at a time, where groups take turns.  Else any number.",
+    minimum=1,
+)
+_GROUP_RATE = _attribute(
+    "number",
+    "Messages of a group that are claimed in a second, where groups take turns.  Else any number.",
+    minimum=metadata_rules.GROUP_RATE_MIN,
+    maximum=metadata_rules.GROUP_RATE_MAX,
+)
+_GROUP_WEIGHTS = _attribute(
+    "object",
+    "How many turns a group has to one of the others, where they take turns.",
+    maxProperties=metadata_rules.GROUP_WEIGHTS_MAX,
+    additionalProperties={
+        "type": "integer",
+        "minimum": 1,
+        "maximum": metadata_rules.GROUP_WEIGHT_MAX,
+    },
 )
 _PRIORITIES = {
     "description": "Messages of the highest `priority` are claimed first; with a number, one "
@@ -169,12 +191,15 @@ ATTRIBUTES = _RESERVED | {
     "_overflow": _OVERFLOW,
     "_paused": _PAUSED,
     "_group_mode": _GROUP_MODE,
+    "_group_concurrency": _GROUP_CONCURRENCY,
+    "_group_rate": _GROUP_RATE,
+    "_group_weights": _GROUP_WEIGHTS,
     "_priorities": _PRIORITIES,
 }
 _OF_QUEUES = (
     *("_dead_letter_queue", "_dead_letter_queue_messages_ttl", "_max_claim_count"),
     *("_on_expiry", "_min_claim_ttl", "_redelivery_delay", "_max_messages", "_overflow", "_paused"),
-    *("_group_mode", "_priorities"),
+    *("_group_mode", "_group_concurrency", "_group_rate", "_group_weights", "_priorities"),
 )
 #: Those of topics that have an effect.
 TOPIC_ATTRIBUTES = {name: each for name, each in ATTRIBUTES.items() if name not in _OF_QUEUES} | {

@@ -38,8 +38,8 @@ local function is_of_group(name)
     local kind, ends = string.byte(name), string.find(name, '\0', 1, true)
     if kind == 1 then  -- the mark of a group that has to wait
         local group = string.sub(name, 2)
-        return redis.call('ZRANGEBYLEX', groups, '[' .. group .. '\0', '(' .. group .. '\1', 'LIMIT',
-            0, 1)[1]
+        local from, to = '[' .. group .. '\0', '(' .. group .. '\1'
+        return redis.call('ZRANGEBYLEX', groups, from, to, 'LIMIT', 0, 1)[1]
     elseif kind == 2 then  -- of a rest, by time: the time, and the group
         return has(string.sub(name, 19) .. '\0r' .. string.sub(name, 2, 18))
     elseif not ends then

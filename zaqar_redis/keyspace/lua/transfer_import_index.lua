@@ -56,8 +56,8 @@ for place, rank in ipairs(ranks) do
     local score = rank
     if verbs then
         local tail = string.sub(#envelope == HEAD and copied[place] or envelope, TAIL)
-        -- What a claim has held holds up its group, or is in flight; what is delayed, parked, or held
-        -- by a move to another queue does not.
+        -- What a claim has held holds up its group, or is in flight; what is delayed, parked, or
+        -- held by a move to another queue does not.
         local is_free = ARGV[at + 2] == '' and ARGV[at + 3] == ''
         local was_claimed = (tonumber(string.match(ARGV[at + 4], '^%d+', 33)) or 0) > 0
             and (tonumber(ARGV[at + 2]) or 0) < PARKED

@@ -3,10 +3,12 @@
 -- field `turn` is that of the message that was taken last, and a group of the weight w has its next
 -- turn 1/w behind it (self-clocked fair queueing). So a group that was empty gains nothing by that,
 -- and nothing of it has to be kept. `groups` has a mark of each group that may have no turn. With a
--- rate a group rests behind each message that is taken ('r', and by time for what is over): then its
+-- rate a group rests behind each message that is taken ('r', and by time, to forget it): then its
 -- next one is delayed until that ends.
-local most, rest = string.match(ordering, '^%S+ fair (%d+) (%S+)')  -- held of a group, 0: any
-most, rest = tonumber(most), tonumber(rest)  -- number; ms, 0: none, and less than one: none any more
+-- How many of a group may be held, 0: any number; ms of a rest, 0: there is none, less than one:
+-- there was one when the messages were posted.
+local most, rest = string.match(ordering, '^%S+ fair (%d+) (%S+)')
+most, rest = tonumber(most), tonumber(rest)
 local turn  -- as stored; nil: it was not read yet
 local before = {}  -- by group: its message in `ready`, and the score of that
 
@@ -20,8 +22,8 @@ local function as_text(score)
 end
 
 local function held_of(group)
-    return most > 0 and redis.call('ZLEXCOUNT', groups, '[' .. group .. '\0h', '(' .. group .. '\0i')
-        or -math.huge
+    local from, to = '[' .. group .. '\0h', '(' .. group .. '\0i'
+    return most > 0 and redis.call('ZLEXCOUNT', groups, from, to) or -math.huge
 end
 
 local function waiting(group, from, number)
