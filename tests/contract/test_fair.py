@@ -222,7 +222,7 @@ def test_moved_queue_goes_on_with_what_is_in_flight(pools: PooledContractStore) 
     _, target = pools.route()
     move_queue(pools, target)
     assert findings(pools) == []
-    before = pools.held(claim)
+    before = pools.held(claim) or []
     taken = _claim(pools, 9, ttl=600)[0]
     assert sorted([each[0] for each in [*before, *taken]]) == ["a", "a", "b", "b", "c", "c"]
     pools.clock.tick(301)
