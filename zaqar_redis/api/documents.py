@@ -82,6 +82,7 @@ def drafts(document: PostIn, with_checksum: bool, traceparent: str = "") -> list
             checksum=_checksum(body) if with_checksum else b"",
             attributes=of_request
             if (item.attributes, item.group, item.priority, item.dedup_id) == (None,) * 4
+            and (item.content_type, item.body_encoding) == (None, None)
             else _given_attributes(item, of_request),
             dedup="",
         )
@@ -100,7 +101,12 @@ def _given_attributes(item: schemas.MessageIn, of_request: Attributes | None) ->
         for name, value in (item.attributes or {}).items()
     }
     return message_fields.with_fields(
-        values, group=item.group, priority=item.priority, dedup_id=item.dedup_id
+        values,
+        group=item.group,
+        priority=item.priority,
+        dedup_id=item.dedup_id,
+        content_type=item.content_type,
+        body_encoding=item.body_encoding,
     )
 
 

@@ -9,7 +9,16 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from zaqar_redis import cron, rules
 from zaqar_redis.api.descriptions import about
-from zaqar_redis.api.schemas import BinaryOut, Document, GroupOut, Links, MessageIn, PriorityOut
+from zaqar_redis.api.schemas import (
+    BinaryOut,
+    BodyEncodingOut,
+    ContentTypeOut,
+    Document,
+    GroupOut,
+    Links,
+    MessageIn,
+    PriorityOut,
+)
 from zaqar_redis.schedule_records import Missed
 
 _NAME = {"pattern": rules.QUEUE_NAME_PATTERN, "maxLength": rules.QUEUE_NAME_MAX}
@@ -56,6 +65,8 @@ class ScheduledMessageOut(Document):
     attributes: dict[str, str | int | float | BinaryOut] | UnsetType = UNSET
     group: GroupOut = UNSET
     priority: PriorityOut = UNSET
+    content_type: ContentTypeOut = UNSET
+    body_encoding: BodyEncodingOut = UNSET
 
 
 _Time = Annotated[str, about(format="date-time")]

@@ -26,8 +26,7 @@ class BinaryIn(Struct, forbid_unknown_fields=True):
     binary: Annotated[bytes, about("In base64.")]
 
 
-class MessageIn(Struct):
-    body: Annotated[Raw, about("Any JSON value.")]
+class MessageFieldsIn(Struct):
     ttl: Annotated[int | None, about("Seconds; else what the queue or service says.", **TTL)] = None
     delay: Annotated[int | None, about("Seconds until it can be claimed.", **DELAY)] = None
     deliver_at: Annotated[
@@ -36,10 +35,6 @@ class MessageIn(Struct):
             "In the place of `delay`: when it can be claimed and its `ttl` begins.  ISO 8601, in "
             f"UTC if it names no zone; at most {schedules.DAYS_MAX} days from now."
         ),
-    ] = None
-    attributes: Annotated[
-        dict[str, str | int | float | BinaryIn] | None,
-        about("Strings, numbers and bytes, by name.", maxProperties=rules.ATTRIBUTES_MAX),
     ] = None
     group: Annotated[
         str | None,
@@ -64,6 +59,25 @@ class MessageIn(Struct):
             minLength=1,
             maxLength=message_fields.DEDUP_ID_MAX,
         ),
+    ] = None
+
+
+class MessageIn(MessageFieldsIn, kw_only=True):
+    body: Annotated[Raw, about("Any JSON value; with `content_type` a string.")]
+    attributes: Annotated[
+        dict[str, str | int | float | BinaryIn] | None,
+        about("Strings, numbers and bytes, by name.", maxProperties=rules.ATTRIBUTES_MAX),
+    ] = None
+    content_type: Annotated[
+        str | None,
+        about(
+            "The media type of a body that is text or bytes.",
+            maxLength=message_fields.CONTENT_TYPE_MAX,
+        ),
+    ] = None
+    body_encoding: Annotated[
+        str | None,
+        about("Of bytes, which `body` has in base64.", enum=[message_fields.BASE64, None]),
     ] = None
 
 
@@ -290,6 +304,12 @@ ReasonOut = Annotated[
     str | UnsetType,
     about("For which it was given back last: of a dead letter, and with `detailed` of others."),
 ]
+ContentTypeOut = Annotated[
+    str | UnsetType, about("If the body is no JSON value but text or bytes of this type.")
+]
+BodyEncodingOut = Annotated[
+    Literal["base64"] | UnsetType, about("If the body is bytes: how `body` has them.")
+]
 FirstClaimedOut = Annotated[
     str | UnsetType, about("With `detailed`, if it was claimed.", format="date-time")
 ]
@@ -309,6 +329,8 @@ class MessageOut(Document):
     dedup_id: DedupIdOut = UNSET
     reason: ReasonOut = UNSET
     first_claimed: FirstClaimedOut = UNSET
+    content_type: ContentTypeOut = UNSET
+    body_encoding: BodyEncodingOut = UNSET
 
 
 class MessagePageOut(Document):
@@ -330,6 +352,8 @@ class PoppedMessageOut(Document):
     dedup_id: DedupIdOut = UNSET
     reason: ReasonOut = UNSET
     first_claimed: FirstClaimedOut = UNSET
+    content_type: ContentTypeOut = UNSET
+    body_encoding: BodyEncodingOut = UNSET
 
 
 class PoppedOut(Document):

@@ -15,7 +15,9 @@ from zaqar_redis.api.queries import MessageDeleteQuery
 from zaqar_redis.api.schemas import (
     PURGEABLE,
     AttributesOut,
+    BodyEncodingOut,
     ClaimIn,
+    ContentTypeOut,
     DedupIdOut,
     Document,
     FirstClaimedOut,
@@ -94,6 +96,8 @@ class PushOut(Document):
     priority: PriorityOut = UNSET
     dedup_id: DedupIdOut = UNSET
     reason: ReasonOut = UNSET
+    content_type: ContentTypeOut = UNSET
+    body_encoding: BodyEncodingOut = UNSET
     type: Literal["Notification"] = field(default="Notification", name="Message_Type")
 
 
@@ -221,3 +225,5 @@ class HeldMessageOut(Document):
     dedup_id: DedupIdOut = UNSET
     reason: ReasonOut = UNSET
     first_claimed: FirstClaimedOut = UNSET
+    content_type: ContentTypeOut = UNSET
+    body_encoding: BodyEncodingOut = UNSET
