@@ -27,6 +27,7 @@ from zaqar_redis.cli.api import (
 )
 from zaqar_redis.cli.base import (
     Column,
+    Columns,
     DestructiveCommand,
     Row,
     Table,
@@ -200,7 +201,7 @@ class ShowMessage(QueueCommand, ShowOne):
         message = self.api.request("GET", path, with_attributes=True)
         claim = message["href"].partition("?claim_id=")[2] or None
         optional = ("checksum", "content_type", "body_encoding")
-        shown = (*COLUMNS, "claim", *(name for name in optional if name in message))
+        shown: Columns = (*COLUMNS, "claim", *(name for name in optional if name in message))
         return single(shown, message | {"claim": claim}, parsed_args)
 
     def produce_output(
