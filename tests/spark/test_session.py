@@ -90,7 +90,7 @@ def test_exact_bodies_are_read_and_written_as_documented(
     store.post(base64.b64encode(octets).decode(), queue="photos", attributes=encoded)
     store.post(text, queue="photos", attributes={"_content_type": "text/plain"})
     store.post({"n": 1}, queue="photos")
-    scope: dict[str, Any] = {}
+    scope: dict[str, Any] = {"spark": spark}
     exec(reference.printed("content_type", store.uri, store.project), scope)
     rows = scope["photos"].orderBy("rank").collect()
     assert [bytes(row["exact"]) for row in rows] == [octets, text.encode(), b'{"n": 1}']

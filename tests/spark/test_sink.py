@@ -162,7 +162,7 @@ def test_attributes_are_written_as_they_were_read(store: SparkTestStore) -> None
 
 def test_fields_have_columns_that_are_written_as_they_were_read(store: SparkTestStore) -> None:
     fields: Attributes = {"_group": "a", "_priority": 0, "_content_type": "a/b"}
-    store.post("AP8=", attributes=fields | {"_body_encoding": "base64", "kind": "x"})
+    store.post("AP8=", attributes={**fields, "_body_encoding": "base64", "kind": "x"})
     store.post(2)
     store.post(3, attributes={"_group": 5, "_priority": 2**40, "_content_type": b"older release"})
     names = "body,group,priority,content_type,body_encoding"
@@ -174,10 +174,7 @@ def test_fields_have_columns_that_are_written_as_they_were_read(store: SparkTest
         {"body": b"3"} | nothing,
     ]
     (given,) = (
-        BatchRead(store.source(subscribe="q", columns=names))
-        .table()
-        .combine_chunks()
-        .to_batches()
+        BatchRead(store.source(subscribe="q", columns=names)).table().combine_chunks().to_batches()
     )
     post(store, given, queue="copy")
     assert batch(store.source(subscribe="copy", columns=names)) == read

@@ -29,8 +29,13 @@ from zaqar_redis.storage.redis.transfer import RedisTransfer
 FIRST, SECOND, OTHER = list(range(1500)), list(range(1500, 2000)), ["r1", "r2", "r3"]
 #: of the messages in "r"
 ATTRIBUTES: Attributes = {
-    **{"kind": "ü", "n": 2**64 - 1, "price": 1e300, "photo": b"\0\xff"},
-    **{"_group": "g", "_priority": 7, "_content_type": "text/plain"},
+    "kind": "ü",
+    "n": 2**64 - 1,
+    "price": 1e300,
+    "photo": b"\0\xff",
+    "_group": "g",
+    "_priority": 7,
+    "_content_type": "text/plain",
 }
 DAYS = 3
 
