@@ -29,13 +29,7 @@ BASE64 = "base64"
 JSON = "application/json"
 OF_BODY = {CONTENT_TYPE: "content_type", BODY_ENCODING: "body_encoding"}
 #: A field's name in documents, by that of its attribute.
-FIELDS = {
-    PRIORITY: "priority",
-    GROUP: "group",
-    DEDUP_ID: "dedup_id",
-    REASON: "reason",
-    **OF_BODY,
-}
+FIELDS = {PRIORITY: "priority", GROUP: "group", DEDUP_ID: "dedup_id", REASON: "reason"} | OF_BODY
 #: Bytes: those of a MessageGroupId of SQS, which is ASCII.
 GROUP_MAX = 128
 PRIORITY_MAX = 31
@@ -47,30 +41,10 @@ CONTENT_TYPE_MAX = 128
 #: RFC 9110, 8.3.1; only ASCII, as it becomes a header again.
 _NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _MEDIA_TYPE = re.compile(rf'{_NAME}/{_NAME}(?: *; *{_NAME}=(?:{_NAME}|"[ !#-\[\]-~]*"))*')
-#: Bytes that JSON writes as six characters: with them base64 is shorter, and SQS has no text.
+#: Bytes that JSON writes as six characters; SQS takes none of them for text either.
 _CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _text = msgspec.json.Decoder(str).decode
 _TEXTS = {GROUP: GROUP_MAX, DEDUP_ID: DEDUP_ID_MAX, REASON: REASON_MAX}
-
-
-def with_fields(
-    attributes: Attributes,
-    *,
-    group: str | None = None,
-    priority: int | None = None,
-    dedup_id: str | None = None,
-    content_type: str | None = None,
-    body_encoding: str | None = None,
-) -> Attributes:
-    """Returns attributes with those fields that are not None."""
-    given = {
-        GROUP: group,
-        PRIORITY: priority,
-        DEDUP_ID: dedup_id,
-        CONTENT_TYPE: content_type,
-        BODY_ENCODING: body_encoding,
-    }
-    return {**attributes, **{name: value for name, value in given.items() if value is not None}}
 
 
 def first(attributes: Attributes) -> Attributes:
@@ -122,10 +96,8 @@ def decoded(attributes: Attributes, body: bytes) -> bytes:
             return binascii.a2b_base64(text, strict_mode=True)
         return text.encode()
     except ValueError:
-        must_be = 'a string, as it has a "content_type"'
-        if BODY_ENCODING in attributes:
-            must_be = 'base64 with its padding, as its "body_encoding" says'
-        raise errors.BadRequest(why=f'"body" must be {must_be}.') from None
+        must_be = "base64, with padding" if BODY_ENCODING in attributes else "a string"
+        raise errors.BadRequest(why=f'"body" must be {must_be}: it has a "content_type".') from None
 
 
 def exact(attributes: Attributes, body: bytes) -> tuple[bytes, str]:

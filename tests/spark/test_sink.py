@@ -254,7 +254,7 @@ def test_queue_column_routes_each_row(store: SparkTestStore) -> None:
         ({"group": ""}, '"group" must be 1 to 128 bytes'),
         ({"priority": 32}, '"priority" must be an integer from 0 to 31'),
         ({"content_type": "a"}, '"content_type" must be a media type'),
-        ({"content_type": "a/b"}, '"body" must be a string, as it has a "content_type"'),
+        ({"content_type": "a/b"}, '"body" must be a string: it has a "content_type"'),
         ({"body_encoding": "base64"}, '"body_encoding" needs a "content_type"'),
         (
             {"body": '"?"', "content_type": "a/b", "body_encoding": "base64"},
@@ -262,7 +262,7 @@ def test_queue_column_routes_each_row(store: SparkTestStore) -> None:
         ),
         (
             {"attributes": {"_content_type": {"string": "a/b"}}},
-            '"body" must be a string, as it has a "content_type"',
+            '"body" must be a string: it has a "content_type"',
         ),
         (
             {"attributes": {"a": {"string": "x" * 100}}},

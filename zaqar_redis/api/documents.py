@@ -96,17 +96,14 @@ def _given_attributes(item: schemas.MessageIn, of_request: Attributes | None) ->
             why=f'"attributes": the name {name} stands for the field '
             f'"{message_fields.FIELDS[name]}" of a message.'
         )
-    values = dict(of_request or {}) | {
-        name: value.binary if isinstance(value, schemas.BinaryIn) else value
-        for name, value in (item.attributes or {}).items()
-    }
-    return message_fields.with_fields(
-        values,
-        group=item.group,
-        priority=item.priority,
-        dedup_id=item.dedup_id,
-        content_type=item.content_type,
-        body_encoding=item.body_encoding,
+    given = {name: getattr(item, field, None) for name, field in message_fields.FIELDS.items()}
+    return (
+        dict(of_request or {})
+        | {
+            name: value.binary if isinstance(value, schemas.BinaryIn) else value
+            for name, value in (item.attributes or {}).items()
+        }
+        | {name: value for name, value in given.items() if value is not None}
     )
 
 
@@ -360,7 +357,7 @@ def _message(base: str, record: Message, wanted: MessageDetails) -> MessageOut:
         msgspec.Raw(record.body),
         _shown_checksum(record) if record.checksum else msgspec.UNSET,
         record.claim_count if wanted.detailed else msgspec.UNSET,
-        shown_attributes(record, wanted.with_attributes),
+        attributes=shown_attributes(record, wanted.with_attributes),
         **(shown_fields(record, wanted.detailed) if record.attributes or wanted.detailed else {}),
     )
 

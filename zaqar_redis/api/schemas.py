@@ -297,25 +297,37 @@ AttributesOut = Annotated[
     dict[str, str | int | float | BinaryOut] | UnsetType,
     about("If the message has some, and the request asks for them."),
 ]
-GroupOut = Annotated[str | UnsetType, about("If the message has one.")]
-PriorityOut = Annotated[int | UnsetType, about("If the message has one.")]
-DedupIdOut = Annotated[str | UnsetType, about("If the message has one.")]
-ReasonOut = Annotated[
-    str | UnsetType,
-    about("For which it was given back last: of a dead letter, and with `detailed` of others."),
-]
-ContentTypeOut = Annotated[
-    str | UnsetType, about("If the body is no JSON value but text or bytes of this type.")
-]
-BodyEncodingOut = Annotated[
-    Literal["base64"] | UnsetType, about("If the body is bytes: how `body` has them.")
-]
-FirstClaimedOut = Annotated[
-    str | UnsetType, about("With `detailed`, if it was claimed.", format="date-time")
-]
+_IF_IT_HAS_ONE = about("If the message has one.")
 
 
-class MessageOut(Document):
+class PostedFieldsOut(Document, kw_only=True):
+    """What a post may have said of a message, beside its body."""
+
+    attributes: AttributesOut = UNSET
+    group: Annotated[str | UnsetType, _IF_IT_HAS_ONE] = UNSET
+    priority: Annotated[int | UnsetType, _IF_IT_HAS_ONE] = UNSET
+    content_type: Annotated[
+        str | UnsetType, about("If the body is no JSON value but text or bytes of this type.")
+    ] = UNSET
+    body_encoding: Annotated[
+        Literal["base64"] | UnsetType, about("If the body is bytes: how `body` has them.")
+    ] = UNSET
+
+
+class MessageFieldsOut(PostedFieldsOut, kw_only=True):
+    """What only some messages have."""
+
+    dedup_id: Annotated[str | UnsetType, _IF_IT_HAS_ONE] = UNSET
+    reason: Annotated[
+        str | UnsetType,
+        about("For which it was given back last: of a dead letter, and with `detailed` of others."),
+    ] = UNSET
+    first_claimed: Annotated[
+        str | UnsetType, about("With `detailed`, if it was claimed.", format="date-time")
+    ] = UNSET
+
+
+class MessageOut(MessageFieldsOut):
     id: str
     href: Annotated[_MessagePath, about("With its claim, if it has one.")]
     ttl: _Ttl
@@ -323,14 +335,6 @@ class MessageOut(Document):
     body: _Body
     checksum: _Checksum | UnsetType = UNSET
     claim_count: _ClaimCount | UnsetType = UNSET
-    attributes: AttributesOut = UNSET
-    group: GroupOut = UNSET
-    priority: PriorityOut = UNSET
-    dedup_id: DedupIdOut = UNSET
-    reason: ReasonOut = UNSET
-    first_claimed: FirstClaimedOut = UNSET
-    content_type: ContentTypeOut = UNSET
-    body_encoding: BodyEncodingOut = UNSET
 
 
 class MessagePageOut(Document):
@@ -338,7 +342,7 @@ class MessagePageOut(Document):
     links: Links | UnsetType = UNSET
 
 
-class PoppedMessageOut(Document):
+class PoppedMessageOut(MessageFieldsOut):
     id: str
     ttl: _Ttl
     age: _Age
@@ -346,14 +350,6 @@ class PoppedMessageOut(Document):
     claim_id: None
     claim_count: _ClaimCount
     checksum: _Checksum | UnsetType = UNSET
-    attributes: AttributesOut = UNSET
-    group: GroupOut = UNSET
-    priority: PriorityOut = UNSET
-    dedup_id: DedupIdOut = UNSET
-    reason: ReasonOut = UNSET
-    first_claimed: FirstClaimedOut = UNSET
-    content_type: ContentTypeOut = UNSET
-    body_encoding: BodyEncodingOut = UNSET
 
 
 class PoppedOut(Document):

@@ -59,13 +59,11 @@ def event(project: str, source: str, message: Message) -> dict[str, Any]:
 def _data(message: Message) -> dict[str, Any]:
     attributes = message.attributes or {}
     data, kind = message_fields.exact(attributes, message.body)
-    shown: dict[str, Any] = {"datacontenttype": kind}
     # Spec: a string is data of other types, but JSON is there as JSON.
-    if data is message.body or not (
-        message_fields.BODY_ENCODING in attributes or _JSON_TYPE.search(kind)
-    ):
-        return shown | {"data": msgspec.Raw(message.body)}
-    return shown | {"data_base64": data}
+    is_text = message_fields.BODY_ENCODING not in attributes and not _JSON_TYPE.search(kind)
+    if data is message.body or is_text:
+        return {"datacontenttype": kind, "data": msgspec.Raw(message.body)}
+    return {"datacontenttype": kind, "data_base64": data}
 
 
 def headers(event: Mapping[str, Any]) -> dict[str, str]:

@@ -45,29 +45,17 @@ NO_FIELDS = (None,) * len(FIELDS)
 _number = msgspec.json.Decoder(int | float).decode
 
 
-def column(found: Sequence[Attributes | None], name: str = "attributes") -> pa.Array:
-    """Returns a column of some messages: their attributes, or one of `FIELDS`.
-
-    Null: a message has none, or a field that breaks the rules.
-    """
-    if name in FIELDS:
-        values = [(attributes or {}).get(FIELDS[name]) for attributes in found]
-        return _priorities(values) if name == "priority" else _texts(values)
-    return _maps(found)
-
-
-def _priorities(values: Iterable[object]) -> pa.Array:
-    allowed = range(message_fields.PRIORITY_MAX + 1)
-    return pa.array(
-        [each if type(each) is int and each in allowed else None for each in values], pa.int32()
-    )
-
-
-def _texts(values: Iterable[object]) -> pa.Array:
+def field_column(found: Iterable[Attributes | None], name: str) -> pa.Array:
+    """Returns one of `FIELDS`; null: a message has none, or one that an older release allowed."""
+    values = [(attributes or {}).get(FIELDS[name]) for attributes in found]
+    if name == "priority":
+        known = range(message_fields.PRIORITY_MAX + 1)
+        return pa.array([each if each in known else None for each in values], pa.int32())
     return pa.array([each if isinstance(each, str) else None for each in values], pa.string())
 
 
-def _maps(found: Iterable[Attributes | None]) -> pa.MapArray:
+def column(found: Iterable[Attributes | None]) -> pa.MapArray:
+    """Returns the column of some messages; None, null: it has no attributes."""
     offsets: list[int] = []
     names: list[str] = []
     values: list[str | int | float | bytes] = []

@@ -109,8 +109,8 @@ def test_replay_without_target_writes_to_the_original_queues(archived: Archived)
 
 
 def test_replayed_messages_are_as_they_were(archived: Archived, target: str) -> None:
-    store, kept = archived.store, ("ttl", "delay", "client_id", "body", "attributes")
-    kept += ("group", "priority", "content_type")
+    fields = ("group", "priority", "content_type")
+    store, kept = archived.store, ("ttl", "delay", "client_id", "body", "attributes", *fields)
     archived.replay(queues=["r"], target=target)
     assert archived.replay(queues=["r"], target=f"{target}-b", ttl=90).good
     was, now, short = (

@@ -116,7 +116,7 @@ def _shown(stored: StoredSchedule) -> ScheduleOut:
             Raw(message.body),
             UNSET if message.ttl is None else message.ttl,
             UNSET if message.delay is None else message.delay,
-            documents.attribute_values(message.attributes),
+            attributes=documents.attribute_values(message.attributes),
             **message_fields.shown(message.attributes or {}),
         ),
         schedule.paused,

@@ -328,7 +328,9 @@ def _of_attributes(name: str) -> _ColumnReader:
                 found.append(envelope.attributes(raw))
             except msgspec.DecodeError as error:
                 raise InvalidEnvelope(source, rank) from error
-        return attributes.column(found, name)
+        if name in attributes.FIELDS:
+            return attributes.field_column(found, name)
+        return attributes.column(found)
 
     return read
 
