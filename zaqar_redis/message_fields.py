@@ -7,7 +7,10 @@ filters, to dead-letter queues and back.  `traceparent` is another such attribut
 
 from __future__ import annotations
 
+import binascii
+import contextlib
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,8 +22,14 @@ from zaqar_redis.records import Attributes, NewMessage
 GROUP, PRIORITY, DEDUP_ID = "_group", "_priority", "_dedup_id"
 #: Of a dead letter: for which it was given back last.
 REASON = "_reason"
+#: The media type of a body, and `BASE64` if it is bytes.  With a type the stored JSON is a string:
+#: the text, or the bytes in base64.  Without one a body is any JSON.
+CONTENT_TYPE, BODY_ENCODING = "_content_type", "_body_encoding"
+BASE64 = "base64"
+JSON = "application/json"
+OF_BODY = {CONTENT_TYPE: "content_type", BODY_ENCODING: "body_encoding"}
 #: A field's name in documents, by that of its attribute.
-FIELDS = {PRIORITY: "priority", GROUP: "group", DEDUP_ID: "dedup_id", REASON: "reason"}
+FIELDS = {PRIORITY: "priority", GROUP: "group", DEDUP_ID: "dedup_id", REASON: "reason"} | OF_BODY
 #: Bytes: those of a MessageGroupId of SQS, which is ASCII.
 GROUP_MAX = 128
 PRIORITY_MAX = 31
@@ -28,19 +37,14 @@ PRIORITY_MAX = 31
 DEDUP_ID_MAX = 128
 #: Bytes: the beginning of an error's text.
 REASON_MAX = 256
+CONTENT_TYPE_MAX = 128
+#: RFC 9110, 8.3.1; only ASCII, as it becomes a header again.
+_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_MEDIA_TYPE = re.compile(rf'{_NAME}/{_NAME}(?: *; *{_NAME}=(?:{_NAME}|"[ !#-\[\]-~]*"))*')
+#: Bytes that JSON writes as six characters; SQS takes none of them for text either.
+_CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_text = msgspec.json.Decoder(str).decode
 _TEXTS = {GROUP: GROUP_MAX, DEDUP_ID: DEDUP_ID_MAX, REASON: REASON_MAX}
-
-
-def with_fields(
-    attributes: Attributes,
-    *,
-    group: str | None = None,
-    priority: int | None = None,
-    dedup_id: str | None = None,
-) -> Attributes:
-    """Returns attributes with those fields that are not None."""
-    given = {GROUP: group, PRIORITY: priority, DEDUP_ID: dedup_id}
-    return {**attributes, **{name: value for name, value in given.items() if value is not None}}
 
 
 def first(attributes: Attributes) -> Attributes:
@@ -70,6 +74,63 @@ def check(attributes: Attributes) -> None:
     priority = attributes.get(PRIORITY, 0)
     if type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:
         raise errors.BadRequest(why=f'"priority" must be an integer from 0 to {PRIORITY_MAX}.')
+    kind = attributes.get(CONTENT_TYPE, "a/b")
+    if not (
+        isinstance(kind, str) and len(kind) <= CONTENT_TYPE_MAX and _MEDIA_TYPE.fullmatch(kind)
+    ):
+        raise errors.BadRequest(
+            why='"content_type" must be a media type, such as text/plain, of at most '
+            f"{CONTENT_TYPE_MAX} ASCII characters."
+        )
+    if attributes.get(BODY_ENCODING, BASE64) != BASE64:
+        raise errors.BadRequest(why=f'"body_encoding" must be "{BASE64}", or absent.')
+    if BODY_ENCODING in attributes and CONTENT_TYPE not in attributes:
+        raise errors.BadRequest(why='"body_encoding" needs a "content_type".')
+
+
+def decoded(attributes: Attributes, body: bytes) -> bytes:
+    """Returns the JSON, text or bytes that a body is which is not encrypted.
+
+    Raises BadRequest when it is not what checked attributes say.
+    """
+    if CONTENT_TYPE not in attributes:
+        return body
+    try:
+        text = _text(body)
+        if BODY_ENCODING in attributes:
+            return binascii.a2b_base64(text, strict_mode=True)
+        return text.encode()
+    except ValueError:
+        must_be = "base64, with padding" if BODY_ENCODING in attributes else "a string"
+        raise errors.BadRequest(why=f'"body" must be {must_be}: it has a "content_type".') from None
+
+
+def exact(attributes: Attributes, body: bytes) -> tuple[bytes, str]:
+    """Returns the JSON, text or bytes that a body is which is not encrypted, and its type."""
+    if CONTENT_TYPE in attributes:
+        # Else a release has posted it that did not know the fields.
+        with contextlib.suppress(errors.BadRequest):
+            check(attributes)
+            return decoded(attributes, body), str(attributes[CONTENT_TYPE])
+    return body, JSON
+
+
+def in_document(data: bytes, content_type: str) -> dict[str, str]:
+    """Returns the fields of a document's message with an exact body.
+
+    What is UTF-8 is text whatever its type, unless it has control characters.
+    """
+    fields = {"content_type": content_type}
+    try:
+        if not _CONTROLS.search(data):
+            return {"body": data.decode()} | fields
+    except UnicodeDecodeError:
+        pass
+    return {
+        "body": binascii.b2a_base64(data, newline=False).decode(),
+        **fields,
+        "body_encoding": BASE64,
+    }
 
 
 def dedup_name(message: NewMessage) -> str:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +68,41 @@ def test_command_for_what_does_not_exist_is_refused_with_the_project(
     refused = project_shell.refused(*command.split())
     assert "nothing does not exist" in refused
     assert re.search("This is the project [0-9a-f]{32};", refused)
+
+
+def _zaqar_redis(shell: CommandLine, *words: str, given: bytes = b"") -> bytes:
+    """Runs a command in a process of its own, whose input and output are bytes."""
+    program = "import sys; from zaqar_redis.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, *words, *shell.target_options]
+    done = subprocess.run(command, input=given, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_file_is_posted_and_written_to_the_byte(project_shell: CommandLine, tmp_path: Path) -> None:
+    shell, data = project_shell, bytes(range(256)) + b"\r\n"
+    (tmp_path / "photo").write_bytes(data)
+    options = ("--content-type", "image/x", "--priority", "3", "--attribute", "n=1")
+    (posted,) = shell.shown("message", "post", "q", "--file", str(tmp_path / "photo"), *options)
+    shown = shell.shown("message", "show", "q", posted["id"])
+    assert (shown["content_type"], shown["body_encoding"]) == ("image/x", "base64")
+    assert shown["attributes"] == {"n": 1}
+    assert _zaqar_redis(shell, "message", "show", "q", posted["id"], "--raw") == data
+    text = b"caf\xc3\xa9\n"
+    ids = json.loads(
+        _zaqar_redis(shell, "message", "post", "q", "--file", "-", "-f", "json", given=text)
+    )
+    shown = shell.shown("message", "show", "q", ids[0]["id"])
+    assert (shown["body"], shown["content_type"]) == ("café\n", "application/octet-stream")
+    assert _zaqar_redis(shell, "message", "show", "q", ids[0]["id"], "--raw") == text
+
+
+def test_wrong_file_is_refused(project_shell: CommandLine, tmp_path: Path) -> None:
+    post = ("message", "post", "q")
+    assert "cannot be read" in project_shell.refused(*post, "--file", str(tmp_path / "none"))
+    assert "--file" in project_shell.refused(*post, "text", "--content-type", "a/b")
+    assert "--file" in project_shell.misused(*post)
+    assert "not allowed with" in project_shell.misused(*post, "text", "--file", "-")
 
 
 def test_attributes_of_messages_are_posted_and_shown(project_shell: CommandLine) -> None:

@@ -73,9 +73,14 @@ class ModelComparison(ComparedStore):
                 body=json.dumps(body).encode(),
                 ttl=ttl,
                 delay=delay,
-                attributes=message_fields.with_fields(
-                    {}, group=group or None, priority=priority or None
-                )
+                attributes={
+                    name: value
+                    for name, value in (
+                        (message_fields.GROUP, group),
+                        (message_fields.PRIORITY, priority),
+                    )
+                    if value
+                }
                 or None,
             )
             for body, ttl, (group, priority) in zip(bodies, ttls, labels, strict=False)

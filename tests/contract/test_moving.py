@@ -38,7 +38,7 @@ from zaqar_redis.keyspace.script import Call, RedisCommand
 from zaqar_redis.message_fields import DEDUP_ID
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.pool_records import Job, Move, Pool
-from zaqar_redis.records import IdempotencyKey, Lease, LockKind, Message, NewMessage
+from zaqar_redis.records import Attributes, IdempotencyKey, Lease, LockKind, Message, NewMessage
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.deliveries import DeliveryCount, SettledDeliveries
 from zaqar_redis.storage.move.copy import CopyLive, copy_messages
@@ -81,9 +81,8 @@ def fill(store: ContractStore, number: int = 2500) -> tuple[str | None, str | No
     order = {"_priorities": "strict", "_group_mode": "ordered"}
     store.create(_default_message_delay=900, colour="blue", _max_claim_count=9, **order)
     store.post(*[f"old {each}" for each in range(number)], delay=0)
-    store.post(
-        "first", "second", delay=0, idempotency_key=RETRY, attributes={message_fields.GROUP: "g"}
-    )
+    fields: Attributes = {message_fields.GROUP: "g", message_fields.CONTENT_TYPE: "text/plain"}
+    store.post("first", "second", delay=0, idempotency_key=RETRY, attributes=fields)
     store.post("later", delay=600)
     store.post("gone", ttl=60, delay=0)
     expired = store.claim(5, ttl=60)

@@ -15,7 +15,7 @@ from tests.contract.test_moving import move_queue
 from tests.support.stores import CLIENT, TTL, ContractStore, PooledContractStore, findings, names
 from zaqar_redis import errors, message_fields
 from zaqar_redis.keyspace import control_keys, keys
-from zaqar_redis.records import Message, NewMessage
+from zaqar_redis.records import Attributes, Message, NewMessage
 
 
 def _post(store: ContractStore, *labelled: str, **more: Any) -> tuple[str, ...]:
@@ -24,9 +24,9 @@ def _post(store: ContractStore, *labelled: str, **more: Any) -> tuple[str, ...]:
     for text in labelled:
         body, _, priority = text.partition(":")
         group = body[0] if body[1:].isdigit() else None
-        attributes = message_fields.with_fields(
-            {}, group=group, priority=int(priority) if priority else None
-        )
+        attributes: Attributes = {message_fields.GROUP: group} if group else {}
+        if priority:
+            attributes = {**attributes, message_fields.PRIORITY: int(priority)}
         messages.append(
             NewMessage(body=b'"%b"' % body.encode(), ttl=TTL, attributes=attributes, **more)
         )

@@ -66,6 +66,30 @@ def test_delay_and_attributes_are_there_if_the_message_has_them() -> None:
     assert (found["attributes"]["count"], found["attributes"]["share"]) == (7, 0.5)
 
 
+TEXT = msgspec.structs.replace(
+    MESSAGE, body=b'"a\\r\\u0000\xc3\xa9"', attributes={"_content_type": "text/plain", "n": 1}
+)
+OCTETS = msgspec.structs.replace(
+    MESSAGE, body=b'"AP8="', attributes={"_content_type": "a/b", "_body_encoding": "base64"}
+)
+EXACT_JSON = msgspec.structs.replace(
+    MESSAGE, body=b'"{ }"', attributes={"_content_type": "application/x+JSON ; v=1"}
+)
+
+
+def test_exact_body_has_its_fields_beside_it() -> None:
+    found = document(TEXT)
+    assert (found["body"], found["content_type"]) == ("a\r\0é", "text/plain")
+    assert found["attributes"] == {"n": 1}
+    found = document(OCTETS)
+    assert (found["body"], found["content_type"], found["body_encoding"]) == (
+        "AP8=",
+        "a/b",
+        "base64",
+    )
+    assert "attributes" not in found
+
+
 def test_batch_is_a_list_with_ids_also_of_one_message() -> None:
     kind = {"Message_Type": "Notification", "queue_name": "q"}
     one, two = ({"id": "m1", "body": {"n": 1}}, {"id": "m2", "body": "two"})
@@ -127,6 +151,32 @@ def test_package_cloudevents_reads_what_is_sent(form: str) -> None:
     assert attributes == _ATTRIBUTES
     assert time.isoformat() == "2023-11-14T22:13:20.123000+00:00"
     assert event.get_data() == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("message", "name", "shown", "data", "kind"),
+    [
+        (TEXT, "data", "a\r\0é", "a\r\0é".encode(), "text/plain"),
+        (OCTETS, "data_base64", "AP8=", b"\0\xff", "a/b"),
+        (EXACT_JSON, "data_base64", "eyB9", b"{ }", "application/x+JSON ; v=1"),
+    ],
+)
+def test_exact_body_is_the_data_of_an_event(
+    message: Message, name: str, shown: str, data: bytes, kind: str
+) -> None:
+    found = document(message, format="cloudevents")
+    assert (found[name], found["datacontenttype"]) == (shown, kind)
+    assert len({"data", "data_base64"} & found.keys()) == 1
+    sent = payload(message, format="cloudevents-binary")
+    assert (sent.body, sent.headers["content-type"]) == (data, kind)
+    event = from_binary(HTTPMessage(sent.headers, sent.body), JSONFormat())
+    assert (event.get_id(), event.get_datacontenttype()) == ("m1", kind)
+
+
+def test_fields_of_an_older_release_that_say_nothing_are_passed_over() -> None:
+    older = msgspec.structs.replace(MESSAGE, attributes={"_content_type": "a\r\nb: c"})
+    for form in ("cloudevents", "cloudevents-binary"):
+        assert payload(older, format=form) == payload(format=form)
 
 
 def test_headers_say_which_mode_it_is() -> None:

@@ -93,6 +93,18 @@ async def test_posted_messages_are_pushed_in_order(service: RunningService, queu
         }
 
 
+async def test_exact_body_is_published_with_its_fields_as_tags(
+    service: RunningService, queue: str
+) -> None:
+    zaqar = QueueRestClient(service)
+    async with SdkClient(service, "ann") as ann:
+        _, recorder = await ann.subscribe(f"queue:{queue}", {})
+        await zaqar.post(queue, "AP8=", content_type="a/b", body_encoding="base64")
+        assert await ann.next() == ("publication", "AP8=")
+        tags = recorder.publications[0].tags
+        assert (tags["_content_type"], tags["_body_encoding"]) == ("a/b", "base64")
+
+
 async def test_message_popped_at_once_is_still_pushed(service: RunningService, queue: str) -> None:
     zaqar = QueueRestClient(service)
     await zaqar.request("PUT", f"/queues/{queue}")

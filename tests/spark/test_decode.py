@@ -58,6 +58,8 @@ _ATTRIBUTES: list[Attributes] = [
     {"a": "x" * 700},
     {"kind": "ü", "n": -3, "large": 2**64 - 1, "price": 1e300, "photo": bytes(range(256))},
 ]
+_FIELDS = ("group", "priority", "content_type", "body_encoding")
+_ATTRIBUTES.append(dict(zip(map("_{}".format, _FIELDS), ("ü", 31, "a/b", "base64"), strict=True)))
 _TIMES = st.integers(_NOW - 100, _NOW + 100)
 _SECONDS = st.integers(0, 2**32 - 1)
 _ENVELOPES = st.builds(
@@ -139,6 +141,7 @@ def _expected(rank: int, stored: StoredMessage) -> dict[str, object]:
         "dead_letter_from": message.origin or None,
         "encrypted": message.encrypted,
         "attributes": _kinds(message.attributes),
+        **{name: (message.attributes or {}).get(f"_{name}") for name in _FIELDS},
         "checksum": message.checksum or None,
         "record": raw,
     }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.spark import reference
 from tests.support import servers
 from tests.support.spark_reads import SparkTestStore, columns, values
 from tests.support.tiers import in_gate
+from zaqar_redis.records import Attributes
 from zaqar_redis.spark.columns import schema_of
 
 
@@ -78,6 +80,27 @@ def test_first_query_of_the_document_survives_json_that_spark_refuses(
         both = read(spark, store, subscribe="orders").limit(1)
         (row,) = both.selectExpr("to_json(parse_json(cast(body AS string))) AS body").collect()
     assert row["body"] == '{"a":2}'
+
+
+def test_exact_bodies_are_read_and_written_as_documented(
+    spark: SparkSession, store: SparkTestStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    octets, text = bytes(range(256)), 'a"\\\r\n\0\U0001f600'
+    encoded: Attributes = {"_content_type": "a/b", "_body_encoding": "base64", "_group": "g"}
+    store.post(base64.b64encode(octets).decode(), queue="photos", attributes=encoded)
+    store.post(text, queue="photos", attributes={"_content_type": "text/plain"})
+    store.post({"n": 1}, queue="photos")
+    scope: dict[str, Any] = {"spark": spark}
+    exec(reference.printed("content_type", store.uri, store.project), scope)
+    rows = scope["photos"].orderBy("rank").collect()
+    assert [bytes(row["exact"]) for row in rows] == [octets, text.encode(), b'{"n": 1}']
+    assert [row["group"] for row in rows] == ["g", None, None]
+    names = "body,group,priority,content_type,body_encoding,attributes"
+    again = [
+        sorted(map(str, read(spark, store, subscribe=queue, columns=names).collect()))
+        for queue in ("photos", "copies")
+    ]
+    assert again[0] == again[1]
 
 
 def test_schema_projects(spark: SparkSession, store: SparkTestStore) -> None:

@@ -160,6 +160,39 @@ def test_attributes_are_written_as_they_were_read(store: SparkTestStore) -> None
     assert dict(records[1][0]["attributes"])["one"]["number"] == "1.0"
 
 
+def test_fields_have_columns_that_are_written_as_they_were_read(store: SparkTestStore) -> None:
+    fields: Attributes = {"_group": "a", "_priority": 0, "_content_type": "a/b"}
+    store.post("AP8=", attributes={**fields, "_body_encoding": "base64", "kind": "x"})
+    store.post(2)
+    store.post(3, attributes={"_group": 5, "_priority": 2**40, "_content_type": b"older release"})
+    names = "body,group,priority,content_type,body_encoding"
+    read = batch(store.source(subscribe="q", columns=names))
+    nothing = dict.fromkeys(names.split(",")[1:])
+    assert [dict(row) for row in read] == [
+        dict(zip(names.split(","), (b'"AP8="', "a", 0, "a/b", "base64"), strict=True)),
+        {"body": b"2"} | nothing,
+        {"body": b"3"} | nothing,
+    ]
+    (given,) = (
+        BatchRead(store.source(subscribe="q", columns=names)).table().combine_chunks().to_batches()
+    )
+    post(store, given, queue="copy")
+    assert batch(store.source(subscribe="copy", columns=names)) == read
+
+
+def test_field_of_a_column_precedes_that_of_the_attributes(store: SparkTestStore) -> None:
+    kind = pa.map_(pa.string(), pa.string())
+    both = [[("_group", "of attributes"), ("kind", "x")]] * 2
+    given = pa.RecordBatch.from_arrays(
+        [pa.array([b"1", b"2"]), pa.array(both, kind), pa.array(["of column", None])],
+        ["body", "attributes", "group"],
+    )
+    post(store, given, queue="q")
+    read = batch(store.source(subscribe="q", columns="group,attributes"))
+    assert [row["group"] for row in read] == ["of column", "of attributes"]
+    assert [dict(row["attributes"])["kind"]["string"] for row in read] == ["x", "x"]
+
+
 def test_attributes_may_be_a_map_of_strings(store: SparkTestStore) -> None:
     kind = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=False))
     values = [[("kind", "order"), ("n", "1")], [], None]
@@ -218,6 +251,19 @@ def test_queue_column_routes_each_row(store: SparkTestStore) -> None:
         ),
         ({"attributes": {"a": {"number": "nan"}}}, "\"attributes\": 'a' has 'nan', which is no"),
         ({"attributes": {"a": {"number": str(2**64)}}}, '"attributes": a must be a number of 64'),
+        ({"group": ""}, '"group" must be 1 to 128 bytes'),
+        ({"priority": 32}, '"priority" must be an integer from 0 to 31'),
+        ({"content_type": "a"}, '"content_type" must be a media type'),
+        ({"content_type": "a/b"}, '"body" must be a string: it has a "content_type"'),
+        ({"body_encoding": "base64"}, '"body_encoding" needs a "content_type"'),
+        (
+            {"body": '"?"', "content_type": "a/b", "body_encoding": "base64"},
+            '"body" must be base64',
+        ),
+        (
+            {"attributes": {"_content_type": {"string": "a/b"}}},
+            '"body" must be a string: it has a "content_type"',
+        ),
         (
             {"attributes": {"a": {"string": "x" * 100}}},
             'the column "body" has 110 bytes with its attributes; at most 100',
@@ -226,7 +272,7 @@ def test_queue_column_routes_each_row(store: SparkTestStore) -> None:
 )
 def test_invalid_row_is_named(store: SparkTestStore, given: dict[str, Any], why: str) -> None:
     good = {"body": "1", "ttl": 60, "delay": None, "queue": "q", "attributes": None}
-    good["deliver_at"] = None
+    good |= dict.fromkeys(("deliver_at", "group", "priority", "content_type", "body_encoding"))
     bad = good | given
     others = {name: [good[name], bad[name]] for name in good if name != "body"}
     with pytest.raises(BadRow, match=f"^row 2 of its task: {why}"):

@@ -26,6 +26,7 @@ _TYPES = {
     "delay": pa.int32(),
     "deliver_at": pa.timestamp("us", "UTC"),
     "attributes": attributes.ARROW,
+    **{name: pa.int32() if name == "priority" else pa.string() for name in attributes.FIELDS},
 }
 #: The rows of one task.
 Rows = Iterable[pa.RecordBatch]

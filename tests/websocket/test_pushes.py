@@ -95,6 +95,36 @@ def test_attributes_are_pushed_to_those_who_asked(new_peer: NewPeer) -> None:
         assert [each.get("group") for each in pushes] == ["ann", None]
 
 
+def test_exact_bodies_are_pushed_and_read_with_their_fields(new_peer: NewPeer) -> None:
+    text = {"body": "a\r\0\U0001f600", "content_type": "text/plain"}
+    octets = {"body": "AP8=", "content_type": "a/b", "body_encoding": "base64"}
+    posted = [text, octets, {"body": "x"}]
+    for peer in (new_peer(), new_peer(binary=True)):
+        _subscribe(peer)
+        messages = [each | {"ttl": 60} for each in posted]
+        peer.send(
+            {
+                "action": "message_post",
+                "headers": peer.headers,
+                "body": {"queue_name": "q", "messages": messages},
+            }
+        )
+        frames = [peer.receive() for _ in range(4)]
+        shown = [each for each in frames if "request" not in each]
+        listed = peer.ask("message_list", queue_name="q", echo=True).body["messages"]
+        claimed = peer.ask("claim_create", queue_name="q", ttl=60, grace=60).body["messages"]
+        for found in (shown, listed, claimed):
+            fields = ("body", "content_type", "body_encoding")
+            assert [
+                {name: each[name] for name in fields if name in each} for each in found
+            ] == posted
+        wrong = [octets | {"body": "?"}]
+        refused = peer.ask("message_post", queue_name="q", messages=wrong)
+        assert refused.status == 400
+        assert '"body" must be base64' in refused.body["error"]
+        assert peer.ask("queue_delete", queue_name="q").status == 204
+
+
 def test_sockets_get_what_their_filters_want(new_peer: NewPeer) -> None:
     orders = {"filter": {"attributes": {"kind": ["order"]}}}
     urgent = {"filter": {"body": {"urgent": [True]}}}

@@ -40,6 +40,9 @@ class Body(Struct, frozen=True):
     texts: Mapping[str, str] = {}
     #: of a document: the names in it that have no effect, though its kind allows them
     ignored: Callable[[Any], Iterable[str]] | None = None
+    #: what the query of a request says whose body is no document but the message's; None: it has
+    #: no such requests
+    raw_query: Any = None
     #: of one that is too large
     error: type[errors.Problem] = errors.BadRequest
 

@@ -9,7 +9,7 @@ for paths that exist.
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from falcon.util.mediatypes import quality
@@ -56,16 +56,18 @@ class RequestChecks:
         #: in the audit log
         self._admitted: dict[_Request, tuple[Identity, str, str]] = {}
 
-    def check_head(self, method: str, request: Request[Any, Any]) -> None:
-        """Raises what is wrong with a request, whoever sends it."""
+    def check_head(self, method: str, request: Request[Any, Any], *, is_raw: bool = False) -> None:
+        """Raises what is wrong with a request, whoever sends it.
+
+        *is_raw*: its answer may be a message's body, of any type.
+        """
         headers = request.headers
         if b"url-signature" in headers:
             self._check_signature(headers, method, request.path)
         kind = headers.get(b"content-type", b"").lower()
         if kind == b"application/x-www-form-urlencoded" and has_content(headers):
             raise errors.BadContentType
-        accept = headers.get(b"accept")
-        if accept and accept not in _ACCEPTED and not _accepts_json(accept):
+        if not is_raw and not accepts_json(headers):
             raise errors.NotAcceptable
 
     def admit(
@@ -183,9 +185,15 @@ def _signed_identity(project: bytes | None) -> Identity:
     return Identity(_text(project) or "", SIGNED_URL, roles, strategy=SIGNED_URL)
 
 
-def _accepts_json(accept: bytes) -> bool:
+def accepts_json(headers: Mapping[bytes, bytes]) -> bool:
+    accept = headers.get(b"accept")
+    return not accept or accept in _ACCEPTED or accepts(accept, JSON)
+
+
+def accepts(accept: bytes, kind: str) -> bool:
+    """Returns whether a header Accept allows a media type."""
     try:
-        return quality(JSON, accept.decode("latin-1")) > 0
+        return quality(kind, accept.decode("latin-1")) > 0
     except ValueError:
         return False
 

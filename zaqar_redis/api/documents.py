@@ -20,8 +20,8 @@ import msgspec
 
 from zaqar_redis import errors, message_fields, rules, schedules
 from zaqar_redis.api import schemas
-from zaqar_redis.api.operator_schemas import PoolChangeIn, PoolIn
-from zaqar_redis.api.schemas import LinkOut, MessageOut, PostIn, PurgeIn
+from zaqar_redis.api.operator_schemas import PoolChangeIn
+from zaqar_redis.api.schemas import AttributesOut, LinkOut, MessageOut, PostIn, PurgeIn
 from zaqar_redis.api.subscription_schemas import (
     DeliveriesOut,
     DeliveryFailureOut,
@@ -82,6 +82,7 @@ def drafts(document: PostIn, with_checksum: bool, traceparent: str = "") -> list
             checksum=_checksum(body) if with_checksum else b"",
             attributes=of_request
             if (item.attributes, item.group, item.priority, item.dedup_id) == (None,) * 4
+            and (item.content_type, item.body_encoding) == (None, None)
             else _given_attributes(item, of_request),
             dedup="",
         )
@@ -95,12 +96,14 @@ def _given_attributes(item: schemas.MessageIn, of_request: Attributes | None) ->
             why=f'"attributes": the name {name} stands for the field '
             f'"{message_fields.FIELDS[name]}" of a message.'
         )
-    values = dict(of_request or {}) | {
-        name: value.binary if isinstance(value, schemas.BinaryIn) else value
-        for name, value in (item.attributes or {}).items()
-    }
-    return message_fields.with_fields(
-        values, group=item.group, priority=item.priority, dedup_id=item.dedup_id
+    given = {name: getattr(item, field, None) for name, field in message_fields.FIELDS.items()}
+    return (
+        dict(of_request or {})
+        | {
+            name: value.binary if isinstance(value, schemas.BinaryIn) else value
+            for name, value in (item.attributes or {}).items()
+        }
+        | {name: value for name, value in given.items() if value is not None}
     )
 
 
@@ -112,42 +115,20 @@ def purged_types(document: PurgeIn) -> list[str]:
     return document.resource_types
 
 
-def pool(document: PoolIn) -> dict[str, Any]:
-    """Returns the fields of a new pool, except its name.  Raises BadBody."""
-    given = _given(document)
-    for name in ("uri", "weight"):
-        if name not in given:
-            raise errors.BadBody(why=f'Request body: "{name}" is missing.')
-    return given
-
-
-def pool_changes(document: PoolChangeIn) -> dict[str, Any]:
-    """Returns the fields of a pool that are to change.  Raises BadBody.
-
-    API: the other fields of a shown pool are ignored.
-    """
-    given = _given(document)
-    if not given:
-        raise errors.BadBody(
-            why='Request body: one of "uri", "weight", "flavor", "options", "draining" or "adopt" '
-            "must be given."
-        )
-    return given
-
-
 def subscription_changes(document: SubscriptionChangeIn) -> SubscriptionChanges:
     """Returns what is to change of a subscription.  Raises BadBody."""
-    given = _given(document)
-    given = {name: given[name] for name in _CHANGEABLE if given.get(name) is not None}
-    if not given:
+    found = given(document)
+    found = {name: found[name] for name in _CHANGEABLE if found.get(name) is not None}
+    if not found:
         raise errors.BadBody(
             why='Request body: one of "subscriber", "ttl", "options" or "paused" must be given, '
             "and not be null."
         )
-    return SubscriptionChanges(**given)
+    return SubscriptionChanges(**found)
 
 
-def _given(document: PoolChangeIn | SubscriptionChangeIn) -> dict[str, Any]:
+def given(document: PoolChangeIn | SubscriptionChangeIn) -> dict[str, Any]:
+    """Returns the fields that a document has."""
     return {
         name: value
         for name, value in msgspec.structs.asdict(document).items()
@@ -376,7 +357,7 @@ def _message(base: str, record: Message, wanted: MessageDetails) -> MessageOut:
         msgspec.Raw(record.body),
         _shown_checksum(record) if record.checksum else msgspec.UNSET,
         record.claim_count if wanted.detailed else msgspec.UNSET,
-        shown_attributes(record, wanted.with_attributes),
+        attributes=shown_attributes(record, wanted.with_attributes),
         **(shown_fields(record, wanted.detailed) if record.attributes or wanted.detailed else {}),
     )
 
@@ -395,17 +376,18 @@ def shown_fields(record: Message, detailed: bool | None) -> dict[str, Any]:
     return found
 
 
-def shown_attributes(
-    record: Message, with_attributes: bool | None
-) -> dict[str, str | int | float | schemas.BinaryOut] | msgspec.UnsetType:
+def shown_attributes(record: Message, with_attributes: bool | None) -> AttributesOut:
     """Returns attributes as documents have them; unset: none, or nobody asks for them."""
-    if not (with_attributes and record.attributes):
-        return msgspec.UNSET
+    return attribute_values(record.attributes) if with_attributes else msgspec.UNSET
+
+
+def attribute_values(attributes: Attributes | None) -> AttributesOut:
+    """Returns attributes as documents have them, without fields; unset: there are none."""
     shown = {
         name: schemas.BinaryOut(base64.b64encode(value).decode())
         if isinstance(value, bytes)
         else value
-        for name, value in record.attributes.items()
+        for name, value in (attributes or {}).items()
         if name not in message_fields.FIELDS
     }
     return shown or msgspec.UNSET

@@ -14,6 +14,7 @@ from zaqar_redis.api import ignored
 from zaqar_redis.api.exchange import JSON, Answer, Request
 from zaqar_redis.api.ignored import DocumentReader
 from zaqar_redis.api.queries import NoQuery, QueryReader
+from zaqar_redis.api.raw_bodies import RawBodyReader, content_type
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.metrics.definitions import HTTP_DURATIONS, HTTP_REQUESTS
@@ -45,11 +46,17 @@ class Endpoint(ComposedVerbs):
         self._reader: DocumentReader | None = None
         if route.body is not None and route.body.kind is not bytes:
             self._reader = DocumentReader(route.body)
+        self._raw: RawBodyReader | None = None
+        if route.body is not None and route.body.raw_query is not None:
+            self._raw = RawBodyReader(route.body)
 
     def __call__(self, request: Request[Any, Any], params: Sequence[str]) -> Awaitable[Answer]:
         """Reads query and document, and calls the handler.  Raises BadParameter, BadBody."""
         names: list[str] = []
-        if self._query is not None:
+        raw = self._raw
+        if raw is not None and (kind := content_type(request.headers)) is not None:
+            request.data = raw.document(request, kind, names)
+        elif self._query is not None:
             request.query = self._query.read(request.query_string, names)
         body, reader = self._body, self._reader
         if body is not None and reader is not None:

@@ -92,6 +92,8 @@ _CREDENTIALS: dict[str, dict[str, str]] = {
         "description": "A token of Keystone.",
     },
 }
+#: Stands for all types that a message may have.
+_OCTETS = "application/octet-stream"
 _ALWAYS = (errors.BadRequest, errors.BadSignature, errors.NotAcceptable)
 
 
@@ -166,12 +168,13 @@ def _operation(route: ApiRoute, shapes: dict[Any, Any]) -> dict[str, Any]:
     if "{topic}" in route.path and not name.startswith("Topic"):
         name = f"topic_{name}"  # the handlers of queues
     tag = route.action.partition(":")[0]
+    raw_query = route.body.raw_query if route.body else None
     operation = {
         "operationId": "head_" * (route.method == "HEAD") + name.replace(".", "_").lower(),
         "tags": [tag],
         "summary": summary.rstrip("."),
         "description": text.strip(),
-        "parameters": [*_parameters(route), *_query_parameters(route.query)],
+        "parameters": [*_parameters(route), *_query_parameters(route.query or raw_query)],
         "responses": dict(_responses(route, shapes)),
     }
     if tag in ("messages", "claims", "subscription"):  # what a pre-signed URL may open
@@ -180,10 +183,13 @@ def _operation(route: ApiRoute, shapes: dict[Any, Any]) -> dict[str, Any]:
             {},
         ]
     if (body := route.body) is not None:
+        content: dict[str, Any] = {body.media_type: {"schema": shapes[body.kind]}}
+        if body.raw_query is not None:
+            content[_OCTETS] = {}
         operation["requestBody"] = {
             "description": f"{body.size_max} bytes at most.",
             "required": body.default is None,
-            "content": {body.media_type: {"schema": shapes[body.kind]}},
+            "content": content,
         }
     return operation
 
@@ -237,7 +243,8 @@ def _responses(route: ApiRoute, shapes: dict[Any, Any]) -> Iterator[tuple[str, d
         if kinds and route.method != "HEAD":
             one_of = [shapes[kind] for kind in kinds]
             schema = {"anyOf": one_of} if len(one_of) > 1 else one_of[0]
-            response["content"] = {JSON if texts else route.media_type: {"schema": schema}}
+            others: dict[str, Any] = {"*/*": {}} if route.is_raw and status == 200 else {}
+            response["content"] = {JSON if texts else route.media_type: {"schema": schema}} | others
         yield str(status), response
 
 

@@ -130,7 +130,8 @@ class RequestMiddleware:
         route = resource.routes.get(req.method)
         request = req.context.request = AsgiRequest(req, route.body if route else None)
         if resource.checked:
-            self._checks.check_head(req.method, request)
+            is_raw = route is not None and route.is_raw
+            self._checks.check_head(req.method, request, is_raw=is_raw)
         if not resource.public:
             action = route.action if route else None
             queue, project = _queue_of(params), params.get("project")

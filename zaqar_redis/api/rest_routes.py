@@ -157,7 +157,7 @@ _TOPICS = _Kind(
 
 _MISSING = (errors.NotFound,)
 _get_message = partial(
-    get, query=queries.MessageQuery, answers={200: docs.MessageOut}, problems=_MISSING
+    get, query=queries.MessageQuery, answers={200: docs.MessageOut}, problems=_MISSING, is_raw=True
 )
 
 
@@ -196,7 +196,12 @@ def _routes_of_messages(
         many,
         post_many,
         "messages:create",
-        body=Body(document, "Messages", limits.max_messages_post_size),
+        body=Body(
+            document,
+            "Messages",
+            limits.max_messages_post_size,
+            raw_query=docs.MessageFieldsIn,
+        ),
         answers={201: docs.PostedOut},
         headers={"Idempotency-Replayed": "`true`: this answer was given before."},
         problems=(errors.IdempotencyKeyReused, errors.QuotaExceeded, errors.PostRefused),

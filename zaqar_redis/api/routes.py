@@ -44,6 +44,8 @@ class ApiRoute(Struct, frozen=True):
     public: bool = False
     #: its requests must look like those of Zaqar: signature, content type, Accept
     checked: bool = True
+    #: who accepts no JSON may get the body of a message, of any type
+    is_raw: bool = False
     #: refuses what has no effect, in the place of naming it
     strict: bool = False
     #: for web pages: CORS

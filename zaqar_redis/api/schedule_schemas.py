@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from zaqar_redis import cron, rules
 from zaqar_redis.api.descriptions import about
-from zaqar_redis.api.schemas import BinaryOut, Document, GroupOut, Links, MessageIn, PriorityOut
+from zaqar_redis.api.schemas import Document, Links, MessageIn, PostedFieldsOut
 from zaqar_redis.schedule_records import Missed
 
 _NAME = {"pattern": rules.QUEUE_NAME_PATTERN, "maxLength": rules.QUEUE_NAME_MAX}
@@ -49,13 +49,10 @@ class ScheduleIn(Struct, rename={"start": "from"}, forbid_unknown_fields=True):
     missed: Annotated[str | None, about(_MISSED, enum=[*get_args(Missed), None])] = None
 
 
-class ScheduledMessageOut(Document):
+class ScheduledMessageOut(PostedFieldsOut):
     body: Raw
     ttl: int | UnsetType = UNSET
     delay: int | UnsetType = UNSET
-    attributes: dict[str, str | int | float | BinaryOut] | UnsetType = UNSET
-    group: GroupOut = UNSET
-    priority: PriorityOut = UNSET
 
 
 _Time = Annotated[str, about(format="date-time")]

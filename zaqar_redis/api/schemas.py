@@ -26,8 +26,7 @@ class BinaryIn(Struct, forbid_unknown_fields=True):
     binary: Annotated[bytes, about("In base64.")]
 
 
-class MessageIn(Struct):
-    body: Annotated[Raw, about("Any JSON value.")]
+class MessageFieldsIn(Struct):
     ttl: Annotated[int | None, about("Seconds; else what the queue or service says.", **TTL)] = None
     delay: Annotated[int | None, about("Seconds until it can be claimed.", **DELAY)] = None
     deliver_at: Annotated[
@@ -36,10 +35,6 @@ class MessageIn(Struct):
             "In the place of `delay`: when it can be claimed and its `ttl` begins.  ISO 8601, in "
             f"UTC if it names no zone; at most {schedules.DAYS_MAX} days from now."
         ),
-    ] = None
-    attributes: Annotated[
-        dict[str, str | int | float | BinaryIn] | None,
-        about("Strings, numbers and bytes, by name.", maxProperties=rules.ATTRIBUTES_MAX),
     ] = None
     group: Annotated[
         str | None,
@@ -64,6 +59,25 @@ class MessageIn(Struct):
             minLength=1,
             maxLength=message_fields.DEDUP_ID_MAX,
         ),
+    ] = None
+
+
+class MessageIn(MessageFieldsIn, kw_only=True):
+    body: Annotated[Raw, about("Any JSON value; with `content_type` a string.")]
+    attributes: Annotated[
+        dict[str, str | int | float | BinaryIn] | None,
+        about("Strings, numbers and bytes, by name.", maxProperties=rules.ATTRIBUTES_MAX),
+    ] = None
+    content_type: Annotated[
+        str | None,
+        about(
+            "The media type of a body that is text or bytes.",
+            maxLength=message_fields.CONTENT_TYPE_MAX,
+        ),
+    ] = None
+    body_encoding: Annotated[
+        str | None,
+        about("Of bytes, which `body` has in base64.", enum=[message_fields.BASE64, None]),
     ] = None
 
 
@@ -283,19 +297,37 @@ AttributesOut = Annotated[
     dict[str, str | int | float | BinaryOut] | UnsetType,
     about("If the message has some, and the request asks for them."),
 ]
-GroupOut = Annotated[str | UnsetType, about("If the message has one.")]
-PriorityOut = Annotated[int | UnsetType, about("If the message has one.")]
-DedupIdOut = Annotated[str | UnsetType, about("If the message has one.")]
-ReasonOut = Annotated[
-    str | UnsetType,
-    about("For which it was given back last: of a dead letter, and with `detailed` of others."),
-]
-FirstClaimedOut = Annotated[
-    str | UnsetType, about("With `detailed`, if it was claimed.", format="date-time")
-]
+_IF_IT_HAS_ONE = about("If the message has one.")
 
 
-class MessageOut(Document):
+class PostedFieldsOut(Document, kw_only=True):
+    """What a post may have said of a message, beside its body."""
+
+    attributes: AttributesOut = UNSET
+    group: Annotated[str | UnsetType, _IF_IT_HAS_ONE] = UNSET
+    priority: Annotated[int | UnsetType, _IF_IT_HAS_ONE] = UNSET
+    content_type: Annotated[
+        str | UnsetType, about("If the body is no JSON value but text or bytes of this type.")
+    ] = UNSET
+    body_encoding: Annotated[
+        Literal["base64"] | UnsetType, about("If the body is bytes: how `body` has them.")
+    ] = UNSET
+
+
+class MessageFieldsOut(PostedFieldsOut, kw_only=True):
+    """What only some messages have."""
+
+    dedup_id: Annotated[str | UnsetType, _IF_IT_HAS_ONE] = UNSET
+    reason: Annotated[
+        str | UnsetType,
+        about("For which it was given back last: of a dead letter, and with `detailed` of others."),
+    ] = UNSET
+    first_claimed: Annotated[
+        str | UnsetType, about("With `detailed`, if it was claimed.", format="date-time")
+    ] = UNSET
+
+
+class MessageOut(MessageFieldsOut):
     id: str
     href: Annotated[_MessagePath, about("With its claim, if it has one.")]
     ttl: _Ttl
@@ -303,12 +335,6 @@ class MessageOut(Document):
     body: _Body
     checksum: _Checksum | UnsetType = UNSET
     claim_count: _ClaimCount | UnsetType = UNSET
-    attributes: AttributesOut = UNSET
-    group: GroupOut = UNSET
-    priority: PriorityOut = UNSET
-    dedup_id: DedupIdOut = UNSET
-    reason: ReasonOut = UNSET
-    first_claimed: FirstClaimedOut = UNSET
 
 
 class MessagePageOut(Document):
@@ -316,7 +342,7 @@ class MessagePageOut(Document):
     links: Links | UnsetType = UNSET
 
 
-class PoppedMessageOut(Document):
+class PoppedMessageOut(MessageFieldsOut):
     id: str
     ttl: _Ttl
     age: _Age
@@ -324,12 +350,6 @@ class PoppedMessageOut(Document):
     claim_id: None
     claim_count: _ClaimCount
     checksum: _Checksum | UnsetType = UNSET
-    attributes: AttributesOut = UNSET
-    group: GroupOut = UNSET
-    priority: PriorityOut = UNSET
-    dedup_id: DedupIdOut = UNSET
-    reason: ReasonOut = UNSET
-    first_claimed: FirstClaimedOut = UNSET
 
 
 class PoppedOut(Document):

@@ -106,6 +106,14 @@ class ApiClient:
         """
         return self._send("PATCH", f"/v2{path}", changes, {}, _JSON_PATCH)
 
+    def body(self, path: str) -> bytes:
+        """Returns the body of the message at a path below ``/v2``, as it was posted.
+
+        Raises CommandFailed, ServiceUnavailable.
+        """
+        accept = {"Accept": "application/octet-stream"}
+        return bytes(self._answer("GET", f"/v2{path}", None, {}, accept).content)
+
     def queue_stats(self, queue: str) -> Any:
         """Returns the detailed statistics of a queue.
 
@@ -166,6 +174,18 @@ class ApiClient:
         query: dict[str, object],
         media_type: str | None = None,
     ) -> Any:
+        headers = {"Content-Type": media_type} if media_type else {}
+        answer = self._answer(method, path, document, query, headers)
+        return answer.json() if answer.content else None
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        document: object | None,
+        query: dict[str, object],
+        headers: dict[str, str],
+    ) -> httpx.Response:
         given = {
             name: str(value).lower() if isinstance(value, bool) else value
             for name, value in query.items()
@@ -178,7 +198,7 @@ class ApiClient:
                 path,
                 params=given,  # type: ignore[arg-type]  # texts and numbers
                 content=None if document is None else json.dumps(document),
-                headers={"Content-Type": media_type} if media_type else None,
+                headers=headers,
             )
         except httpx.HTTPError as error:
             how = f": {errors.reason(error)}"
@@ -198,7 +218,7 @@ class ApiClient:
             raise kind(_error_text(answer))
         if "Ignored" in answer.headers:
             print_warning(f"this has no effect: {answer.headers['Ignored']}")
-        return answer.json() if answer.content else None
+        return answer
 
     def list_items(self, path: str, items: str, **query: object) -> Iterator[dict[str, Any]]:
         """Yields every item of a listing, page by page."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
+from zaqar_redis import message_fields
 from zaqar_redis.cli.api import (
     PAGE_SIZE,
     ApiClient,
@@ -24,6 +27,7 @@ from zaqar_redis.cli.api import (
 )
 from zaqar_redis.cli.base import (
     Column,
+    Columns,
     DestructiveCommand,
     Row,
     Table,
@@ -85,11 +89,19 @@ class FittedListCommand(QueueCommand, PagedListCommand):
 class PostMessage(QueueCommand, Lister):
     """Post messages: each body is JSON, or else plain text. Shows their ids.
 
-    Example: zaqar-redis message post orders '{"number": 7}' hello --ttl 600
+    A file is posted as it is: `message show --raw` gives it back. Examples:
+
+        zaqar-redis message post orders '{"number": 7}' hello --ttl 600
+        zaqar-redis message post photos --file cat.jpg --content-type image/jpeg
     """
 
     arguments = takes(
-        arg("body", nargs="+", type=parse_body, help="body of a message"),
+        one_of(
+            arg("body", nargs="*", default=[], type=parse_body, help="body of a message"),
+            arg("--file", metavar="FILE", help="post the bytes of this file; - is standard input"),
+            required=True,
+        ),
+        arg("--content-type", metavar="TYPE", help="of --file (application/octet-stream)"),
         arg("--ttl", type=int, metavar="SECONDS", help="time until they expire"),
         arg("--delay", type=int, metavar="SECONDS", help="time until visible"),
         arg(
@@ -114,11 +126,25 @@ class PostMessage(QueueCommand, Lister):
         fields = given(parsed_args, "ttl", "delay", "deliver_at", "group", "priority", "dedup_id")
         if parsed_args.attribute:
             fields["attributes"] = dict(parsed_args.attribute)
-        document = {"messages": [{"body": body, **fields} for body in parsed_args.body]}
+        bodies: list[Message] = [{"body": body} for body in parsed_args.body]
+        if parsed_args.file is not None:
+            kind = parsed_args.content_type or "application/octet-stream"
+            bodies = [message_fields.in_document(_content(parsed_args.file), kind)]
+        elif parsed_args.content_type is not None:
+            raise CommandFailed("--content-type is that of a --file: name one")
+        document = {"messages": [{**body, **fields} for body in bodies]}
         posted = self.api.request("POST", f"{self.path(parsed_args)}/messages", document)
         if duplicates := posted.get("duplicates"):
             self.print_notice(f"{len(duplicates)} had been posted before", verbosity=1)
         return ("id",), [(href.rpartition("/")[2],) for href in posted["resources"]]
+
+
+def _content(file: str) -> bytes:
+    """Raises CommandFailed."""
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise CommandFailed(f"{file} cannot be read: {error.strerror}") from error
 
 
 class ListMessagesCommand(FittedListCommand):
@@ -160,14 +186,28 @@ class ShowMessage(QueueCommand, ShowOne):
     Example: zaqar-redis message show orders 3f0c8d53-5a0f-4b0e-0000-000000000007
     """
 
-    arguments = takes(arg("message", help="its id"))
+    arguments = takes(
+        arg("message", help="its id"),
+        arg(
+            "--raw", action="store_true", help="write its body alone, to the byte as it was posted"
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         path = f"{self.path(parsed_args)}/messages/{quote(parsed_args.message, safe='')}"
+        if parsed_args.raw:
+            sys.stdout.buffer.write(self.api.body(path))
+            return (), ()
         message = self.api.request("GET", path, with_attributes=True)
         claim = message["href"].partition("?claim_id=")[2] or None
-        shown = (*COLUMNS, "claim", *(("checksum",) if "checksum" in message else ()))
+        optional = ("checksum", "content_type", "body_encoding")
+        shown: Columns = (*COLUMNS, "claim", *(name for name in optional if name in message))
         return single(shown, message | {"claim": claim}, parsed_args)
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
+    ) -> int:
+        return 0 if parsed_args.raw else super().produce_output(parsed_args, column_names, data)
 
 
 class DeleteMessage(QueueCommand, DestructiveCommand):

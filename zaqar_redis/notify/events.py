@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from zaqar_redis import message_fields
 from zaqar_redis.records import Message
 
 STRUCTURED = "application/cloudevents+json"
@@ -29,6 +30,7 @@ _OWN = {
     *("specversion", "id", "source", "type", "time", "datacontenttype", "dataschema"),
     *("data", "project"),
 }
+_JSON_TYPE = re.compile(r"[/+]json *(;|$)", re.IGNORECASE)
 #: Spec: characters that strings may not have.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 #: Printable ASCII that is not percent-encoded in a header: all but blank, quote and percent sign.
@@ -48,18 +50,27 @@ def event(project: str, source: str, message: Message) -> dict[str, Any]:
         "source": source,
         "type": TYPE,
         "time": created.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "datacontenttype": "application/json",
         **({"project": project} if project and not _CONTROL.search(project) else {}),
         **_extensions(message.attributes or {}),
-        "data": msgspec.Raw(message.body),
+        **_data(message),
     }
+
+
+def _data(message: Message) -> dict[str, Any]:
+    attributes = message.attributes or {}
+    data, kind = message_fields.exact(attributes, message.body)
+    # Spec: a string is data of other types, but JSON is there as JSON.
+    is_text = message_fields.BODY_ENCODING not in attributes and not _JSON_TYPE.search(kind)
+    if data is message.body or is_text:
+        return {"datacontenttype": kind, "data": msgspec.Raw(message.body)}
+    return {"datacontenttype": kind, "data_base64": data}
 
 
 def headers(event: Mapping[str, Any]) -> dict[str, str]:
     """Returns the headers of an event in binary mode, whose body is its data."""
     found = {"content-type": event["datacontenttype"]}
     for name, value in event.items():
-        if name not in ("data", "datacontenttype"):
+        if name not in ("data", "data_base64", "datacontenttype"):
             found[f"ce-{name}"] = quote(str(value), safe=_PLAIN)
     return found
 

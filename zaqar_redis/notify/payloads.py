@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from zaqar_redis import rules
+from zaqar_redis import message_fields, rules
 from zaqar_redis.notify import events
 from zaqar_redis.notify.target import Delivery
 from zaqar_redis.records import Message, Record
@@ -60,7 +60,8 @@ def _document(delivery: Delivery) -> Payload:
     event = events.event(delivery.project, base, message)
     if delivery.options.format == "cloudevents":
         return Payload(_encode(event), {"content-type": events.STRUCTURED})
-    return Payload(message.body, events.headers(event))
+    body, _ = message_fields.exact(message.attributes or {}, message.body)
+    return Payload(body, events.headers(event))
 
 
 def _notification(delivery: Delivery) -> dict[str, Any]:
@@ -79,11 +80,15 @@ def _message(message: Message) -> dict[str, Any]:
     if message.delay:
         shown["delay"] = message.delay
     if message.attributes:
-        shown["attributes"] = {
+        attributes = {
             # msgspec writes bytes in base64, as REST does.
             name: {"binary": value} if isinstance(value, bytes) else value
             for name, value in message.attributes.items()
         }
+        for name in message_fields.OF_BODY.keys() & attributes:
+            shown[message_fields.OF_BODY[name]] = attributes.pop(name)
+        if attributes:
+            shown["attributes"] = attributes
     return shown
 
 

@@ -238,6 +238,7 @@ def check_draft(message: NewMessage, limits: rules.Limits) -> None:
         raise errors.BadRequest(why='Give "delay" or "deliver_at", not both.')
     if message.attributes is not None:
         rules.message_attributes(message.attributes)
+        message_fields.decoded(message.attributes, message.body)
 
 
 def count_claimed(result: ClaimResult) -> None:

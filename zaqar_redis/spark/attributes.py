@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, MapType, StringType, StructField, StructType
 
-from zaqar_redis import errors, rules
+from zaqar_redis import errors, message_fields, rules
 from zaqar_redis.records import Attributes
 
 SPARK = MapType(
@@ -33,7 +33,25 @@ SPARK_STRINGS = MapType(StringType(), StringType())
 _KINDS = pa.struct([("string", pa.string()), ("number", pa.string()), ("binary", pa.binary())])
 ARROW = pa.map_(pa.string(), _KINDS)
 
+#: Columns of fields, and the attributes that hold them, in the order in which rows have them.
+FIELDS = {
+    "group": message_fields.GROUP,
+    "priority": message_fields.PRIORITY,
+    "content_type": message_fields.CONTENT_TYPE,
+    "body_encoding": message_fields.BODY_ENCODING,
+}
+NO_FIELDS = (None,) * len(FIELDS)
+
 _number = msgspec.json.Decoder(int | float).decode
+
+
+def field_column(found: Iterable[Attributes | None], name: str) -> pa.Array:
+    """Returns one of `FIELDS`; null: a message has none, or one that an older release allowed."""
+    values = [(attributes or {}).get(FIELDS[name]) for attributes in found]
+    if name == "priority":
+        known = range(message_fields.PRIORITY_MAX + 1)
+        return pa.array([each if each in known else None for each in values], pa.int32())
+    return pa.array([each if isinstance(each, str) else None for each in values], pa.string())
 
 
 def column(found: Iterable[Attributes | None]) -> pa.MapArray:
@@ -66,16 +84,25 @@ def _kinds(values: Sequence[str | int | float | bytes]) -> pa.StructArray:
     return pa.StructArray.from_arrays(arrays, fields=list(_KINDS))
 
 
-def given(pairs: Sequence[tuple[str, str | dict[str, Any] | None]] | None) -> Attributes | None:
+def given(
+    pairs: Sequence[tuple[str, str | dict[str, Any] | None]] | None,
+    fields: Sequence[str | int | None] = NO_FIELDS,
+    body: bytes | None = None,
+) -> Attributes | None:
     """Returns the attributes of a row: pairs of name and string, or of name and kinds.
 
-    Raises ValueError when they break the rules of messages.
+    *fields*: values of `FIELDS`, which count more.  *body*: None: it is encrypted, or was checked.
+    Raises ValueError when they, or the body with them, break the rules of messages.
     """
-    if not pairs:
+    if not pairs and fields == NO_FIELDS:
         return None
-    attributes = {name: _value(name, value) for name, value in pairs}
+    attributes = {name: _value(name, value) for name, value in pairs or ()}
+    names = zip(FIELDS.values(), fields, strict=True)
+    attributes |= {name: value for name, value in names if value is not None}
     try:
         rules.message_attributes(attributes)
+        if body is not None:
+            message_fields.decoded(attributes, body)
     except errors.BadRequest as error:
         raise ValueError(error.text) from error
     return attributes

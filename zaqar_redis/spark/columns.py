@@ -61,6 +61,11 @@ COLUMNS = (
     # Not by default: Spark can neither compare maps nor write them to CSV, and queries that
     # take all columns do so today.
     MessageColumn("attributes", attributes.SPARK, attributes.ARROW, default=False),
+    # Fields that are among the attributes, too.
+    MessageColumn("group", *_TEXT, default=False),
+    MessageColumn("priority", *_NUMBER, default=False),
+    MessageColumn("content_type", *_TEXT, default=False),
+    MessageColumn("body_encoding", *_TEXT, default=False),
     MessageColumn("checksum", *_BINARY, default=False),
     MessageColumn("record", *_BINARY, default=False),
 )

@@ -28,7 +28,15 @@ from zaqar_redis.storage.redis.transfer import RedisTransfer
 #: Bodies by rank: in the two epochs of the queue "q", and in "r".
 FIRST, SECOND, OTHER = list(range(1500)), list(range(1500, 2000)), ["r1", "r2", "r3"]
 #: of the messages in "r"
-ATTRIBUTES: Attributes = {"kind": "ü", "n": 2**64 - 1, "price": 1e300, "photo": b"\0\xff"}
+ATTRIBUTES: Attributes = {
+    "kind": "ü",
+    "n": 2**64 - 1,
+    "price": 1e300,
+    "photo": b"\0\xff",
+    "_group": "g",
+    "_priority": 7,
+    "_content_type": "text/plain",
+}
 DAYS = 3
 
 
@@ -101,13 +109,15 @@ def test_replay_without_target_writes_to_the_original_queues(archived: Archived)
 
 
 def test_replayed_messages_are_as_they_were(archived: Archived, target: str) -> None:
-    store, kept = archived.store, ("ttl", "delay", "client_id", "body", "attributes")
+    fields = ("group", "priority", "content_type")
+    store, kept = archived.store, ("ttl", "delay", "client_id", "body", "attributes", *fields)
     archived.replay(queues=["r"], target=target)
     assert archived.replay(queues=["r"], target=f"{target}-b", ttl=90).good
     was, now, short = (
         BatchRead(store.source(subscribe=queue, columns=",".join((*kept, "created")))).rows()
         for queue in ("r", target, f"{target}-b")
     )
+    assert (now[0]["group"], now[0]["priority"], now[0]["content_type"]) == ("g", 7, "text/plain")
     assert dict(now[0]["attributes"])["n"]["number"] == str(2**64 - 1)
     for old, new, brief in zip(was, now, short, strict=False):
         assert [new[name] for name in kept] == [old[name] for name in kept]

@@ -8,7 +8,8 @@ import re
 from collections.abc import Sequence
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api import documents
+from zaqar_redis.api import documents, raw_bodies
+from zaqar_redis.api.checks import accepts_json
 from zaqar_redis.api.exchange import DONE, Answer, Headers, Request
 from zaqar_redis.api.queries import (
     HolderQuery,
@@ -38,7 +39,9 @@ class MessageHandlers(ComposedVerbs):
     def post(self, request: Request[None, PostIn], queue: str) -> Steps[Answer]:
         """Posts messages.
 
-        All of them or none, in this order.  Creates the queue if it does not exist.
+        All of them or none, in this order.  Creates the queue if it does not exist.  With another
+        content type than JSON the request's body is that of one message, whose other fields are
+        parameters.
         """
         posted = yield self._messages.post(
             request.project,
@@ -154,12 +157,18 @@ class MessageHandlers(ComposedVerbs):
 
     @verb
     def get(self, request: Request[MessageQuery, None], queue: str, message: str) -> Steps[Answer]:
-        """Gets a message, claimed or not."""
+        """Gets a message, claimed or not.
+
+        As JSON, or its body alone, as it was posted: to who does not accept JSON, but
+        `application/octet-stream` or the body's `content_type`.
+        """
         found = yield self._messages.get(request.project, queue, [message])
         if not found:
             raise missing(message, queue)
         if request.span is not None:
             request.span.add_links(found)
+        if not accepts_json(request.headers):
+            return raw_bodies.answer(request, found[0])
         return Answer(documents.message(queue, found[0], request.query))
 
     @verb

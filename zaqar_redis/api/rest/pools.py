@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import UNSET
 
-from zaqar_redis import rules
+from zaqar_redis import errors, rules
 from zaqar_redis.api import documents
 from zaqar_redis.api import operator_schemas as schemas
 from zaqar_redis.api.exchange import DONE, Answer, Request
@@ -49,7 +51,7 @@ class PoolHandlers:
 
         The store must answer, and be no other pool's, however its URI is spelt.
         """
-        given = documents.pool(request.document)
+        given = _pool_given(request.document)
         adopt = given.pop("adopt", False)
         await self._pools.put(Pool(name=pool, **given), adopt=adopt)
         # API: 201 also when it existed
@@ -61,7 +63,7 @@ class PoolHandlers:
         What is not given stays.  What else a pool is shown with is ignored: a document that
         was read may be sent back.
         """
-        changes = documents.pool_changes(request.document)
+        changes = _pool_changes(request.document)
         adopt = changes.pop("adopt", False)
         changed = await self._pools.update(pool, changes, adopt=adopt)
         return Answer(documents.encode(_pool(request.path, changed, detailed=True)))
@@ -150,6 +152,29 @@ class FlavorHandlers:
         """Removes a flavor; its pools stay, without one."""
         await self._flavors.delete(flavor)
         return DONE
+
+
+def _pool_given(document: schemas.PoolIn) -> dict[str, Any]:
+    """Returns the fields of a new pool, except its name.  Raises BadBody."""
+    given = documents.given(document)
+    for name in ("uri", "weight"):
+        if name not in given:
+            raise errors.BadBody(why=f'Request body: "{name}" is missing.')
+    return given
+
+
+def _pool_changes(document: schemas.PoolChangeIn) -> dict[str, Any]:
+    """Returns the fields of a pool that are to change.  Raises BadBody.
+
+    API: the other fields of a shown pool are ignored.
+    """
+    given = documents.given(document)
+    if not given:
+        raise errors.BadBody(
+            why='Request body: one of "uri", "weight", "flavor", "options", "draining" or "adopt" '
+            "must be given."
+        )
+    return given
 
 
 def _pool(href: str, pool: Pool, detailed: bool | None) -> schemas.PoolOut:

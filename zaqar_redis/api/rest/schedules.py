@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import cast, get_args
 
 from msgspec import UNSET, Raw, UnsetType
@@ -18,7 +17,7 @@ from zaqar_redis.api.schedule_schemas import (
     ScheduleOut,
     SchedulePageOut,
 )
-from zaqar_redis.api.schemas import BinaryOut, PostIn
+from zaqar_redis.api.schemas import PostIn
 from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.schedule_records import Missed, Schedule, StoredSchedule
 from zaqar_redis.service.schedules import ScheduleService
@@ -107,11 +106,6 @@ def _time(field: str, text: str | None) -> int:
 def _shown(stored: StoredSchedule) -> ScheduleOut:
     schedule = stored.schedule
     message = schedule.message
-    attributes = {
-        name: BinaryOut(base64.b64encode(value).decode()) if isinstance(value, bytes) else value
-        for name, value in (message.attributes or {}).items()
-        if name not in message_fields.FIELDS
-    }
     return ScheduleOut(
         stored.name,
         f"/v2/schedules/{stored.name}",
@@ -122,7 +116,7 @@ def _shown(stored: StoredSchedule) -> ScheduleOut:
             Raw(message.body),
             UNSET if message.ttl is None else message.ttl,
             UNSET if message.delay is None else message.delay,
-            attributes or UNSET,
+            attributes=documents.attribute_values(message.attributes),
             **message_fields.shown(message.attributes or {}),
         ),
         schedule.paused,

@@ -93,7 +93,8 @@ class TopicHandlers(ComposedVerbs):
     def publish(self, request: Request[None, PostIn], topic: str) -> Awaitable[Answer]:
         """Publishes messages.
 
-        All of them or none, in this order.  Creates the topic if it does not exist.
+        All of them or none, in this order.  Creates the topic if it does not exist.  With another
+        content type than JSON the request's body is that of one message, as in a queue.
         """
         return self._message_handlers.post(request, rules.topic(topic))
 
@@ -108,7 +109,7 @@ class TopicHandlers(ComposedVerbs):
     def get_message(
         self, request: Request[MessageQuery, None], topic: str, message: str
     ) -> Awaitable[Answer]:
-        """Gets a message of a topic."""
+        """Gets a message of a topic, or its body alone, as of a queue."""
         return self._message_handlers.get(request, rules.topic(topic), message)
 
     @verb

@@ -254,7 +254,7 @@ class HttpProtocol(HttpToolsProtocol):
         route = endpoint.route
         try:
             if route.checked:
-                checks.check_head(route.method, request)
+                checks.check_head(route.method, request, is_raw=route.is_raw)
             admission = None
             if route.guard is not None:
                 admission = route.guard(request, route.action)

@@ -387,7 +387,7 @@ def _message(
         record.age,
         Raw(record.body),
         record.claim_count if wanted.detailed else UNSET,
-        documents.shown_attributes(record, wanted.with_attributes),
+        attributes=documents.shown_attributes(record, wanted.with_attributes),
         **documents.shown_fields(record, wanted.detailed),
     )
 

@@ -89,7 +89,7 @@ class QueueSubscribers:
             message.ttl,
             self.queue,
             message.delay or UNSET,
-            documents.shown_attributes(message, encoding.with_attributes),
+            attributes=documents.shown_attributes(message, encoding.with_attributes),
             **message_fields.shown(message.attributes or {}),
         )
         return frames.encode(push, encoding.binary)

@@ -14,16 +14,11 @@ from zaqar_redis.api.metadata_schemas import Metadata
 from zaqar_redis.api.queries import MessageDeleteQuery
 from zaqar_redis.api.schemas import (
     PURGEABLE,
-    AttributesOut,
     ClaimIn,
-    DedupIdOut,
     Document,
-    FirstClaimedOut,
-    GroupOut,
+    MessageFieldsOut,
     PostIn,
-    PriorityOut,
     PurgeIn,
-    ReasonOut,
     ReleaseIn,
     RenewalIn,
 )
@@ -80,7 +75,7 @@ class ErrorOut(Document):
     exception: str | UnsetType = UNSET
 
 
-class PushOut(Document):
+class PushOut(MessageFieldsOut):
     """A message, as a subscriber gets it."""
 
     id: str
@@ -88,12 +83,6 @@ class PushOut(Document):
     ttl: int
     queue_name: str
     delay: int | UnsetType = UNSET
-    #: if the subscription asked for them
-    attributes: AttributesOut = UNSET
-    group: GroupOut = UNSET
-    priority: PriorityOut = UNSET
-    dedup_id: DedupIdOut = UNSET
-    reason: ReasonOut = UNSET
     type: Literal["Notification"] = field(default="Notification", name="Message_Type")
 
 
@@ -208,16 +197,10 @@ class SubscriptionConfirmIn(ConfirmationIn, kw_only=True):
 # -- of responses ----------------------------------------------------------
 
 
-class HeldMessageOut(Document):
+class HeldMessageOut(MessageFieldsOut):
     id: str
     claim_id: str | None
     ttl: int
     age: int
     body: Raw
     claim_count: int | UnsetType = UNSET
-    attributes: AttributesOut = UNSET
-    group: GroupOut = UNSET
-    priority: PriorityOut = UNSET
-    dedup_id: DedupIdOut = UNSET
-    reason: ReasonOut = UNSET
-    first_claimed: FirstClaimedOut = UNSET

@@ -318,16 +318,21 @@ def _dead_letter_from(source: MessageSource, rows: Rows, now: int) -> pa.StringA
     return _empty_to_null(_cut(rows.envelopes, np.full(len(ends), _ORIGIN), ends)).cast(pa.string())
 
 
-def _attributes(source: MessageSource, rows: Rows, now: int) -> pa.MapArray:
-    if not (rows.heads["flags"] & _HAS_ATTRIBUTES).any():
-        return pa.nulls(len(rows.ranks), attributes.ARROW)
-    found = []
-    for rank, raw in zip(rows.ranks.tolist(), rows.envelopes.to_pylist(), strict=True):
-        try:
-            found.append(envelope.attributes(raw))
-        except msgspec.DecodeError as error:
-            raise InvalidEnvelope(source, rank) from error
-    return attributes.column(found)
+def _of_attributes(name: str) -> _ColumnReader:
+    def read(source: MessageSource, rows: Rows, now: int) -> pa.Array:
+        if not (rows.heads["flags"] & _HAS_ATTRIBUTES).any():
+            return pa.nulls(len(rows.ranks), columns.BY_NAME[name].arrow)
+        found = []
+        for rank, raw in zip(rows.ranks.tolist(), rows.envelopes.to_pylist(), strict=True):
+            try:
+                found.append(envelope.attributes(raw))
+            except msgspec.DecodeError as error:
+                raise InvalidEnvelope(source, rank) from error
+        if name in attributes.FIELDS:
+            return attributes.field_column(found, name)
+        return attributes.column(found)
+
+    return read
 
 
 def _cut(
@@ -389,7 +394,7 @@ _READERS: dict[str, _ColumnReader] = {
     "claim_count": _claim_count,
     "dead_letter_from": _dead_letter_from,
     "encrypted": _encrypted,
-    "attributes": _attributes,
+    **{name: _of_attributes(name) for name in ("attributes", *attributes.FIELDS)},
     "checksum": _checksum,
     "record": lambda source, rows, now: rows.envelopes,
 }

@@ -34,6 +34,7 @@ COLUMNS: dict[str, tuple[DataType, ...]] = {
     "checksum": (BinaryType(),),
     "encrypted": (BooleanType(),),
     "attributes": rows.COLUMNS["attributes"],
+    **rows.FIELDS,
 }
 REQUIRED = ("rank", "created", "expires", "body")
 
@@ -93,7 +94,7 @@ def _values(column: pa.Array) -> Sequence[Any]:
 
 def _message(values: tuple[Any, ...], client: bytes) -> ArchivedMessage:
     rank, created, expires, body, ttl, delay, epoch, claims, *rest = values
-    who, origin, checksum, encrypted, given = rest
+    who, origin, checksum, encrypted, given, *fields = rest
     for name, value in zip(REQUIRED, (rank, created, expires, body), strict=True):
         if value is None:
             raise ValueError(f'the column "{name}" is null')
@@ -112,7 +113,7 @@ def _message(values: tuple[Any, ...], client: bytes) -> ArchivedMessage:
         checksum=checksum or b"",
         origin=origin or "",
         encrypted=bool(encrypted),
-        attributes=attributes.given(given),
+        attributes=attributes.given(given, tuple(fields), None if encrypted else body),
     )
     tail = envelope.tail(new_message, client if who is None else envelope.client_bytes(who))
     lived = max(0, expires - created) // 1000 if ttl is None else ttl

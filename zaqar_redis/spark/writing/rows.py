@@ -37,6 +37,8 @@ _LIMITS = rules.Limits()
 DEFAULT_TTL = _LIMITS.default_message_ttl
 
 NUMBER, TEXT = (IntegerType(), LongType()), (StringType(),)
+#: Columns of `attributes.FIELDS`, in its order.
+FIELDS = {"group": TEXT, "priority": NUMBER, "content_type": TEXT, "body_encoding": TEXT}
 #: Columns that may be written, and their types.
 COLUMNS: dict[str, tuple[DataType, ...]] = {
     "body": (BinaryType(), StringType()),
@@ -45,6 +47,7 @@ COLUMNS: dict[str, tuple[DataType, ...]] = {
     "delay": NUMBER,
     "deliver_at": (TimestampType(),),
     "attributes": (attributes.SPARK_STRINGS, attributes.SPARK),
+    **FIELDS,
 }
 
 _JSON = msgspec.json.Decoder(msgspec.Raw)
@@ -187,14 +190,14 @@ def _rows(columns: tuple[str, ...], batch: pa.RecordBatch) -> Iterator[tuple[Any
 def _message(
     encoding: RowEncoding, opening: bytes, values: tuple[Any, ...], row: int
 ) -> tuple[str, EncodedMessage, int]:
-    body, queue, ttl, delay, deliver_at, given = values
+    body, queue, ttl, delay, deliver_at, given, *fields = values
     body = body.encode() if isinstance(body, str) else body
     try:
         if body is None:
             raise ValueError('the column "body" is null')
         tail, size = opening + envelope.closing(body), len(body)
-        if given:
-            message = NewMessage(body, attributes=attributes.given(given))
+        if found := attributes.given(given, tuple(fields), body):
+            message = NewMessage(body, attributes=found)
             tail = envelope.tail(message, encoding.client)
             size = envelope.body_size(tail)
         _check_body(body, size, encoding.body_max)
