@@ -45,12 +45,11 @@ export class Schedules {
       "No schedules. A schedule posts a message to a queue again and again.");
     this.pager = new MarkerPager((marker) => address("schedules", "", { marker }));
     this.note = make("p", {});
-    this.shown = make("div", {},
-      make("div", { class: "row" },
-        act(context.session, "schedules:create", "Create a schedule", () => this.#create())),
-      this.table.element, this.pager.element);
-    this.element = make("section", { class: "card" }, make("h2", {}, "Schedules"), this.note,
-      this.shown);
+    this.shown = make("div", {}, this.table.element, this.pager.element);
+    this.create = act(context.session, "schedules:create", "Create a schedule",
+      () => this.#create());
+    this.element = make("section", { class: "card" },
+      make("div", { class: "row" }, make("h2", {}, "Schedules"), this.create), this.note, this.shown);
   }
 
   open({ marker = "" }) {
@@ -67,7 +66,7 @@ export class Schedules {
     } catch (error) {
       if (!(error instanceof Refused && error.status === 404)) throw error;
       setText(this.note, NOT_THERE);
-      this.shown.hidden = true;
+      this.shown.hidden = this.create.hidden = true;
       return;
     }
     const { schedules, links } = page;
