@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+import msgspec
 
 from zaqar_redis.records import DAY_MS, IdempotencyKey, NewMessage, Record
+
+R = TypeVar("R", bound=Record)
 
 #: What is posted of times that were missed: the latest of them, or none that is late.
 Missed = Literal["latest", "skip"]
@@ -33,6 +37,22 @@ class Schedule(Record, frozen=True):
     until: int = 0
     paused: bool = False
     missed: Missed = "latest"
+
+    def encode(self) -> bytes:
+        """Returns it as stores and backups have it."""
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def decode(cls, definition: bytes) -> Schedule:
+        fields = msgspec.msgpack.decode(definition)
+        # A decoder cannot tell bytes from text in attributes.
+        fields["message"] = _known(NewMessage, fields["message"])
+        return _known(cls, fields)
+
+
+def _known(kind: type[R], fields: Mapping[str, Any]) -> R:
+    """Returns the record; fields of later releases are ignored."""
+    return kind(**{name: fields[name] for name in kind.__struct_fields__ if name in fields})
 
 
 class StoredSchedule(Record, frozen=True):

@@ -28,6 +28,7 @@ from tests.support.backends import Backend
 from tests.support.clock import running_clock
 from tests.support.tiers import in_gate
 from tests.support.ways import HOT, WAYS
+from tests.websocket.peers import api_peer
 from zaqar_redis.auth.signed_urls import UrlSigner
 
 #: Seconds after which a change of a key counts in every worker.
@@ -267,6 +268,28 @@ def test_schedules_post_only_where_the_key_may_post(
         return client.request("PUT", "/v2/schedules/yearly", key, json=document).status_code
 
     assert [put("invoices"), put("orders-new")] == [403, 201]
+
+
+def test_schedules_of_a_socket_post_only_where_the_key_may_post(
+    guarded: servers.RunningService, operator: KeyOperator
+) -> None:
+    rights = ("--right", "*:schedules:*", "--right", "orders-*:messages:create")
+    key = operator.create(*rights, project=(project := f"project-{uuid.uuid4()}"))
+    others = operator.create("--right", "orders-*:*", project=project)
+
+    def statuses(of: IssuedKey) -> list[int]:
+        with api_peer(guarded, project) as peer:
+            assert peer.ask("authenticate", of.bearer).status == 200
+            given = {"schedule_name": "yearly", "cron": "@yearly", "message": {"body": 1}}
+            asked = [
+                peer.ask("schedule_create", queue=queue, **given)
+                for queue in ("invoices", "orders-new")
+            ]
+            asked.append(peer.ask("schedule_list"))
+            return [answer.status for answer in asked]
+
+    assert statuses(key) == [403, 201, 200]
+    assert statuses(others) == [403, 403, 403]  # as over REST: schedules are not of a queue
 
 
 def test_subscriptions_deliver_only_where_the_key_may_post(

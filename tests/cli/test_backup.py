@@ -128,6 +128,26 @@ def test_queues_and_topics_are_saved_and_restored(stores: Stores, name: str) -> 
     assert "left out" not in notices
 
 
+def test_schedules_of_the_named_queues_come_back_and_count_from_now(stores: Stores) -> None:
+    fill(stores)
+    when = ("--project", "shop", "--cron", "@yearly", "hello")
+    stores.ours.done("schedule", "create", "report", "--queue", "jobs", *when)
+    stores.ours.done("schedule", "create", "other", "--queue", "one", *when, "--paused")
+    rows = stores.save("--queue", "jobs")  # which does not exist yet
+    assert [(row["queue"], row["outcome"]) for row in rows] == [("schedule:report", "saved")]
+    found, notices = stores.restored()
+    assert found == {"shop/schedule:report": "copied"}
+    assert "1 schedules copied" in notices
+    [shown] = stores.theirs.shown("schedule", "list", "--project", "shop")
+    assert shown == stores.ours.shown("schedule", "list", "--project", "shop")[1]
+    assert stores.restored()[0] == {"shop/schedule:report": "already there"}
+    stores.theirs.done("schedule", "pause", "report", "--project", "shop")
+    found, notices = stores.restored(code=1)
+    assert found == {"shop/schedule:report": "conflict"}
+    assert "left out: 1 schedules: a schedule of this name exists" in notices
+    stores.assert_clean()
+
+
 def test_only_the_named_projects_and_queues_are_saved_and_restored(stores: Stores) -> None:
     fill(stores)
     rows = stores.save("--project", "shop", "--queue", "one", "--queue", "two")
@@ -295,7 +315,7 @@ def _newer() -> bytes:
         pytest.param(gzip.compress(b"something else"), "is not a backup", id="other gzip"),
         pytest.param(b"\x1f\x8bnot gzip", "is not a backup", id="damaged gzip"),
         pytest.param(
-            _newer(), "has format 3; this version of zaqar-redis reads up to 2", id="newer"
+            _newer(), "has format 4; this version of zaqar-redis reads up to 3", id="newer"
         ),
     ],
 )

@@ -24,13 +24,14 @@ from tests.support.stores import (
 from zaqar_redis import rules
 from zaqar_redis.auth.access_keys import AccessKey
 from zaqar_redis.backup import backup
-from zaqar_redis.backup.backup import Backup, list_queues, save_control
+from zaqar_redis.backup.backup import Backup, list_queues, save_control, save_schedules
 from zaqar_redis.backup.backup_file import BackupReader, reading, writing
 from zaqar_redis.backup.backup_records import BackupTrailer
 from zaqar_redis.backup.backup_results import BackupResult, BackupStatus
 from zaqar_redis.backup.restore import Restore, restore_control
 from zaqar_redis.keyspace import keys
-from zaqar_redis.records import Quota
+from zaqar_redis.records import NewMessage, Quota
+from zaqar_redis.schedule_records import Schedule
 from zaqar_redis.storage.deliveries import DeliveryCount, SettledDeliveries
 from zaqar_redis.storage.pools.import_targets import ImportStatus
 from zaqar_redis.storage.redis.transfer import RedisTransfer
@@ -58,6 +59,9 @@ def save(store: ContractStore, path: Path) -> list[BackupResult]:
             if isinstance(store, PooledContractStore):
                 await save_control(store.driver.control, writer, [store.project])
             complete = sum(each.status is BackupStatus.SAVED for each in results)
+            if isinstance(store, PooledContractStore):
+                control = store.driver.control
+                results += await save_schedules(control, writer, lambda of, _: of == store.project)
             writer.write(BackupTrailer(complete))
         return results
 
@@ -370,3 +374,39 @@ def _check_control(store: PooledContractStore, tmp_path: Path) -> None:
     assert store.run(restored()) == [(1, 1), (0, 0)]
     assert store.run(control.quotas.get(store.project)) == quota
     assert store.run(control.access_keys.get(key.id)) == key
+
+
+def test_schedules_that_are_missing_come_back_and_count_from_now(
+    pools: PooledContractStore, tmp_path: Path
+) -> None:
+    schedules, project = pools.driver.control.schedules, pools.project
+    tick = Schedule(
+        "q", "* * * * *", NewMessage(b"\xff", encrypted=True, attributes={"b": b"\xff"})
+    )
+    paused = msgspec.structs.replace(tick, paused=True)
+    over = msgspec.structs.replace(tick, until=1)
+    given = {"tick": tick, "paused": paused, "over": over}
+    for name, schedule in given.items():
+        pools.run(schedules.put(project, name, schedule, 0))
+    save(pools, tmp_path / "backup")
+    for name in given:
+        pools.run(schedules.delete(project, name))
+    pools.run(schedules.put(project, "paused", tick, 0))
+    dry = restore(pools, tmp_path / "backup", dry_run=True)
+    assert [(each.queue, each.status) for each in dry] == [
+        ("schedule:over", ImportStatus.WANTED),
+        ("schedule:paused", ImportStatus.CONFLICT),
+        ("schedule:tick", ImportStatus.WANTED),
+    ]
+    assert pools.run(schedules.get(project, "tick"))[1] is None
+    pools.run(schedules.delete(project, "paused"))
+    for status in (ImportStatus.COPIED, ImportStatus.THERE):
+        restored = restore(pools, tmp_path / "backup")
+        assert [each.status for each in restored] == [status] * 3
+    found = {name: pools.run(schedules.get(project, name)) for name in given}
+    assert {name: stored and stored.schedule for name, (_, stored) in found.items()} == given
+    due = {
+        name: stored.next - now for name, (now, stored) in found.items() if stored and stored.next
+    }
+    assert due.keys() == {"tick"}
+    assert 0 < due["tick"] <= 60_000

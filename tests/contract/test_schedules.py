@@ -122,6 +122,13 @@ def test_schedules_are_stored_listed_replaced_and_deleted(
     assert [each.name for each in listed.items] == names[2:]
     assert store.run(worker.control.schedules.list("other", "", 9)).items == ()
 
+    async def projects() -> set[str]:
+        return {each async for each in worker.control.schedules.projects()}
+
+    store.run(worker.control.schedules.put("ä/*", "s", TICK, 0))
+    assert store.run(projects()) == {project, "ä/*"}
+    store.run(worker.control.schedules.delete("ä/*", "s"))
+
     monkeypatch.setattr("zaqar_redis.storage.redis.schedules.SCHEDULES_MAX", 6)
     with pytest.raises(errors.LimitExceeded, match="6 schedules"):
         worker.put("more")

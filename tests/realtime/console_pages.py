@@ -139,13 +139,13 @@ VIEWS = (
     *("queues/orders?tab=messages", "queues/orders?tab=claims"),
     *("queues/orders?tab=subscriptions", "queues/orders?tab=live"),
     *("queues/orders?tab=settings", "queues/missing", "topics", "topics/prices"),
-    *("topics/prices?tab=history", "topics/prices?tab=settings", "channels", "channels/news"),
-    *("connections", "nodes", "pools", "access", "access/keys"),
+    *("topics/prices?tab=history", "topics/prices?tab=settings", "schedules"),
+    *("channels", "channels/news", "connections", "nodes", "pools", "access", "access/keys"),
 )
 
 
 def furnish(request: Request) -> None:
-    """Fills a project: queues in all states, a dead-letter queue, topics, publications, a quota."""
+    """Fills a project: queues in all states, a dead-letter queue, topics, schedules, a quota."""
     route = {"_dead_letter_queue": "orders.dead", "_max_claim_count": 1}
     request("PUT", "/v2/queues/orders.dead", json={})
     request("PUT", "/v2/queues/orders", json=route)
@@ -153,6 +153,9 @@ def furnish(request: Request) -> None:
     subscribe(request, "queues/orders", "https://hooks.shop.example/orders", options=wanted)
     subscribe(request, "queues/orders", "topic:orders.log")
     subscribe(request, "topics/prices", "https://hooks.shop.example/prices")
+    report = {"queue": "reports", "cron": "30 9 * * MON-FRI", "message": {"body": {"job": 1}}}
+    request("PUT", "/v2/schedules/report", json={**report, "timezone": "Europe/Paris"})
+    request("PUT", "/v2/schedules/cleanup", json={**report, "paused": True})
     prices = [{"body": {"item": "tea", "price": price}, "ttl": 300} for price in (3, 4, 5)]
     request("POST", "/v2/topics/prices/messages", json={"messages": prices})
     for name in ("orders", "mails", "invoices", "thumbnails"):

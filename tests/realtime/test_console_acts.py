@@ -213,6 +213,45 @@ def test_quotas_are_set_changed_and_removed(
     assert api("GET", f"/v2/quotas/{project}").json()["messages"] == -1
 
 
+def test_schedules_are_created_paused_resumed_shown_and_deleted(
+    page: Page, service: servers.RunningService, project: str, api: Request
+) -> None:
+    signed_in(page, service, project, "schedules")
+    expect(page.get_by_text("No schedules.")).to_be_visible()
+    press(page, "Create a schedule")
+    dialog = page.get_by_role("dialog")
+    message = '{"body": {"n": 12345678901234567890}, "ttl": 60}'
+    fields = {"Name": "report", "Queue": "jobs", "Cron": "@daily", "Time zone": "Europe/Pari"}
+    for label, text in fields.items():
+        dialog.get_by_label(label, exact=True).fill(text)
+    dialog.get_by_label("Message, as a JSON object").fill(message[:-1])
+    press(page, "Create")
+    expect(dialog.get_by_role("alert")).to_contain_text("no JSON")
+    dialog.get_by_label("Message, as a JSON object").fill(message)
+    press(page, "Create")
+    expect(dialog.get_by_role("alert")).to_contain_text('"timezone"')
+    dialog.get_by_label("Time zone").fill("Europe/Paris")
+    press(page, "Create")
+    done(page, "The schedule is created.")
+    created = api("GET", "/v2/schedules/report").json()
+    assert created["message"] == json.loads(message)
+    row = page.get_by_role("row", name="report")
+    expect(row).to_contain_text("Europe/Paris")
+    row.get_by_role("button", name="Pause").click()
+    expect(row).to_contain_text("paused")
+    assert api("GET", "/v2/schedules/report").json()["paused"]
+    row.get_by_role("button", name="Resume").click()
+    expect(row.get_by_role("button", name="Pause")).to_be_visible()
+    assert api("GET", "/v2/schedules/report").json() == created
+    row.get_by_role("button", name="Show").click()
+    expect(dialog.get_by_label("Message", exact=True)).to_contain_text("12345678901234567890")
+    press(page, "Close")
+    row.get_by_role("button", name="Delete").click()
+    press(page, "Delete")
+    expect(row).to_be_hidden()
+    assert api("GET", "/v2/schedules").json()["schedules"] == []
+
+
 def test_publications_have_tags_and_are_paged_and_removed(
     page: Page, service: servers.RunningService, project: str, api: Request
 ) -> None:

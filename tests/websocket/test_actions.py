@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -367,3 +368,42 @@ def test_duplicates_are_named(peer: ApiPeer) -> None:
     assert again["message_ids"][0] == first["message_ids"][0]
     shown = peer.ask("message_list", queue_name="q", echo=True).body["messages"]
     assert [each.get("dedup_id") for each in shown] == ["a", None, None]
+
+
+@pytest.fixture
+def api(service: RunningService, project: str) -> Iterator[ZaqarTestClient]:
+    with httpx.Client() as http:
+        yield ZaqarTestClient(http, service.url, project)
+
+
+def test_schedules_are_those_of_the_rest_api(peer: ApiPeer, api: ZaqarTestClient) -> None:
+    given = {"queue": "jobs", "cron": "@daily", "message": {"body": [1]}, "from": "2031-01-01"}
+    created = peer.ask("schedule_create", schedule_name="a", **given)
+    assert created == ApiResponse(201, api.get("/schedules/a").json())
+    assert created.body["next"] == "2031-01-01T00:00:00Z"
+    paused = peer.ask("schedule_create", schedule_name="a", paused=True, **given)
+    assert (paused.status, paused.body["paused"]) == (200, True)
+    peer.ask("schedule_create", schedule_name="b", **given)
+    assert peer.ask("schedule_get", schedule_name="a") == ApiResponse(200, paused.body)
+    assert peer.ask("schedule_list").body == api.get("/schedules").json()
+    assert peer.ask("schedule_list", limit=1).body["schedules"] == [paused.body]
+    [listed] = peer.ask("schedule_list", marker="a").body["schedules"]
+    assert listed["name"] == "b"
+    gone = ApiResponse(204, "Schedule a removed.")
+    assert peer.ask("schedule_delete", schedule_name="a") == gone
+    assert peer.ask("schedule_get", schedule_name="a").status == 404
+
+
+def test_bad_schedules_are_refused_as_by_the_rest_api(peer: ApiPeer, api: ZaqarTestClient) -> None:
+    given: dict[str, Any] = {"queue": "jobs", "cron": "@daily", "message": {"body": 1}}
+    for changes in ({"cron": "daily"}, {"queue": "a b"}, {"until": "2020-01-01"}):
+        refused = peer.ask("schedule_create", schedule_name="a", **given | changes)
+        problem = api.request("PUT", "/schedules/a", given | changes).json()
+        assert refused.status == 400
+        assert refused.body["error"] == problem["description"]
+    for unknown in ({"cron": 5}, {"crom": "@daily"}):
+        refused = peer.ask("schedule_create", schedule_name="a", **{**given, **unknown})
+        assert refused.body["error"] == "Schema validation failed."
+    for name in ("a b", "x" * 65):
+        assert peer.ask("schedule_create", schedule_name=name, **given).status == 400
+    assert peer.ask("schedule_list").body["schedules"] == []

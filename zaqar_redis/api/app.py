@@ -39,6 +39,7 @@ from zaqar_redis.api.websocket.actions import ActionHandlers
 from zaqar_redis.api.websocket.connection import ConnectionContext
 from zaqar_redis.api.websocket.front_end import WebSocketApi
 from zaqar_redis.api.websocket.pushes import QueuePushes
+from zaqar_redis.api.websocket.schedule_actions import ScheduleActions
 from zaqar_redis.auth.policy import RELOAD_INTERVAL
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.metrics import sampling
@@ -111,7 +112,7 @@ class App:
             self.routes += services.channels.routes
         self.routes += _console_routes(services)
         self.hot_routes = HotRoutes(self.routes, self.audit.covers)
-        self._socket_api = self._create_socket_api(rest)
+        self._socket_api = self._create_socket_api(rest, handlers.schedules)
         self.routes.append(self._socket_api.route)
         self._sockets: dict[str, routes.WebSocketHandler] = {
             route.path: route.websocket for route in self.routes if route.websocket
@@ -136,7 +137,9 @@ class App:
         tracing = services.parts.tracing
         return rest if tracing is None else [tracing.trace(route) for route in rest]
 
-    def _create_socket_api(self, rest: Sequence[ApiRoute]) -> WebSocketApi:
+    def _create_socket_api(
+        self, rest: Sequence[ApiRoute], schedules: ScheduleHandlers | None
+    ) -> WebSocketApi:
         services, settings = self._services, self.settings
         subscriptions = services.notifications.subscriptions
         actions = ActionHandlers(
@@ -149,7 +152,7 @@ class App:
             checksums=settings.enable_checksum,
         )
         context = ConnectionContext(
-            actions.table(rest),
+            actions.table(rest, ScheduleActions(schedules).rows() if schedules else ()),
             self.checks,
             services.access.authenticator,
             subscriptions,

@@ -18,8 +18,8 @@ from zaqar_redis.records import Quota
 
 MAGIC = b"zaqar-redis backup\n"
 #: Grows when older versions could not restore what this one writes, e.g. a new kind of chunk.
-#: 2: the order of a queue.
-FORMAT_VERSION = 2
+#: 2: the order of a queue.  3: schedules.
+FORMAT_VERSION = 3
 #: Big-endian: bytes of the record, and their CRC-32.
 FRAME_HEAD = struct.Struct(">II")
 #: Most bytes of a record: Redis takes no longer request (client-query-buffer-limit).
@@ -74,6 +74,13 @@ class BackupAccessKey(msgspec.Struct, frozen=True, tag="access_key"):
     key: AccessKey
 
 
+class BackupSchedule(msgspec.Struct, frozen=True, tag="schedule"):
+    project: str
+    name: str
+    #: a `Schedule`, as it is stored: an encrypted body stays so
+    definition: bytes
+
+
 class BackupTrailer(msgspec.Struct, frozen=True, tag="trailer"):
     """The last record: the file is complete."""
 
@@ -89,6 +96,7 @@ BackupRecord = (
     | BackupQueueAbandoned
     | BackupQuota
     | BackupAccessKey
+    | BackupSchedule
     | BackupTrailer
 )
 

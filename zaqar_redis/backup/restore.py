@@ -21,16 +21,23 @@ from zaqar_redis.backup.backup_records import (
     BackupQueueAbandoned,
     BackupQueueEnd,
     BackupQuota,
+    BackupSchedule,
     BackupTrailer,
 )
 from zaqar_redis.backup.backup_results import BackupResult
+from zaqar_redis.cron import Cron
 from zaqar_redis.pool_records import TransferChunk
+from zaqar_redis.schedule_records import Schedule
+from zaqar_redis.service.schedules import next_time
 from zaqar_redis.storage.contract import Driver
-from zaqar_redis.storage.control import Control
+from zaqar_redis.storage.control import Control, Schedules
+from zaqar_redis.storage.pools import PooledDriver
 from zaqar_redis.storage.pools.import_targets import ImportConflict, ImportStatus, QueueImporter
 
 _NO_FLAVOR = 'no pool has its flavor "{0}": first "zaqar-redis flavor create {0} POOL"'
 _THERE = "it exists; what changed in it since the backup stays: delete it first to restore it"
+_OTHER_SCHEDULE = "a schedule of this name exists that is not as in the file: delete it first"
+_NO_CONTROL = "this store has no control store for schedules (pooling is off)"
 
 #: Called after each record.
 RestoreProgress = Callable[[], object]
@@ -56,6 +63,7 @@ class Restore:
     ) -> None:
         """With *dry_run* the whole file is read, and nothing is written."""
         self._reader = reader
+        self._driver = driver
         self._target = QueueImporter(driver)
         self._is_wanted = is_wanted
         self._dry_run = dry_run
@@ -69,7 +77,7 @@ class Restore:
         self.access_keys: list[BackupAccessKey] = []
 
     async def results(self) -> AsyncIterator[BackupResult]:
-        """Restores queue by queue, and yields the outcome of each.
+        """Restores queue by queue, and the schedules, and yields the outcome of each.
 
         Raises BackupDamaged; earlier queues are restored then, and later ones are not.
         """
@@ -83,6 +91,9 @@ class Restore:
                 self.quotas.append(record)
             elif isinstance(record, BackupAccessKey):
                 self.access_keys.append(record)
+            elif isinstance(record, BackupSchedule):
+                if (result := await self._schedule(record)) is not None:
+                    yield result
             else:
                 raise BackupDamaged("a record is out of place")
         if record.queues != self._complete:
@@ -125,6 +136,36 @@ class Restore:
             return BackupResult(project, queue, ImportStatus.CONFLICT, why=str(why))
         except errors.Problem as problem:
             return BackupResult(project, queue, ImportStatus.FAILED, why=problem.text)
+
+    async def _schedule(self, record: BackupSchedule) -> BackupResult | None:
+        schedule = Schedule.decode(record.definition)
+        if not self._is_wanted(record.project, schedule.queue):
+            return None
+        status, why = ImportStatus.FAILED, _NO_CONTROL
+        if isinstance(self._driver, PooledDriver):
+            try:
+                schedules = self._driver.control.schedules
+                status, why = await self._planned(schedules, record, schedule)
+            except errors.Problem as problem:
+                why = problem.text
+        return BackupResult.of_schedule(record.project, record.name, status, why)
+
+    async def _planned(
+        self, schedules: Schedules, record: BackupSchedule, schedule: Schedule
+    ) -> tuple[ImportStatus, str]:
+        """Creates a schedule that is missing, which counts from now."""
+        cron = Cron(schedule.cron, schedule.timezone)
+        while True:
+            now, there = await schedules.get(record.project, record.name)
+            if there is not None and there.schedule == schedule:
+                return ImportStatus.THERE, ""
+            if there is not None:
+                return ImportStatus.CONFLICT, _OTHER_SCHEDULE
+            if self._dry_run:
+                return ImportStatus.WANTED, ""
+            due = 0 if schedule.paused else next_time(schedule, cron, now)
+            if await schedules.put(record.project, record.name, schedule, due) is not None:
+                return ImportStatus.COPIED, ""
 
 
 class _QueueRecords:

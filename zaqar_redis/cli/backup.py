@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cliff.lister import Lister
 
-from zaqar_redis.backup.backup import Backup, list_queues, save_control
+from zaqar_redis.backup.backup import Backup, list_queues, save_control, save_schedules
 from zaqar_redis.backup.backup_file import BackupDamaged, BackupFileError, reading, writing
 from zaqar_redis.backup.backup_records import BackupHeader, BackupTrailer
 from zaqar_redis.backup.backup_results import BackupResult, BackupStatus
@@ -65,9 +65,9 @@ class BackupQueues(BackupCommand):
     subscriptions, due deliveries, idempotency keys. Each queue is locked for a moment and copied in
     that state; requests wait meanwhile. Each queue has a moment of its own.
 
-    The file also has quotas and access keys, but no pools, flavors and channels. FILE must not
-    exist; a name that ends with .gz is compressed. The command writes FILE.part, readable only by
-    its owner, and renames it when it is complete and on disk.
+    The file also has schedules, quotas and access keys, but no pools, flavors and channels. FILE
+    must not exist; a name that ends with .gz is compressed. The command writes FILE.part, readable
+    only by its owner, and renames it when it is complete and on disk.
 
     Exits with 1 if a queue was left out. Example:
 
@@ -89,8 +89,6 @@ class BackupQueues(BackupCommand):
     async def _backup(self, driver: Driver, parsed: argparse.Namespace) -> None:
         is_wanted = _filter(parsed)
         queues = [each for each in await list_queues(driver) if is_wanted(*each)]
-        if not queues:
-            raise CommandFailed("the store has no such queues: nothing was written")
         with (
             writing(parsed.to, self.target.store) as writer,
             self.progress("saving", " queues", total=len(queues)) as progress,
@@ -106,9 +104,13 @@ class BackupQueues(BackupCommand):
             for project, queue in queues:
                 results.append(await backup.save_queue(project, queue))
                 progress.update(1)
-            if isinstance(driver, PooledDriver) and not parsed.queue:
-                await save_control(driver.control, writer, parsed.project)
             saved = sum(each.status is BackupStatus.SAVED for each in results)
+            if isinstance(driver, PooledDriver):
+                results += await save_schedules(driver.control, writer, is_wanted)
+                if not parsed.queue:
+                    await save_control(driver.control, writer, parsed.project)
+            if not results:
+                raise CommandFailed("the store has no such queues: nothing was written")
             writer.write(BackupTrailer(saved))
         # Not before: an interrupted backup removes its file, and has saved nothing.
         for each in results:
@@ -116,12 +118,13 @@ class BackupQueues(BackupCommand):
 
 
 class RestoreQueues(BackupCommand):
-    """Restore queues and topics from a file that `backup` has written.
+    """Restore queues, topics and schedules from a file that `backup` has written.
 
     Each is restored completely or not at all. An existing queue does not change: with the same
     creation time as in the file it is listed as already there, else as a conflict. After an
     interruption, run the command again: it continues with the missing queues. With pools each
-    queue gets a pool of its flavor, which must exist.
+    queue gets a pool of its flavor, which must exist. A schedule counts from now; an existing one
+    does not change: it is already there if it is as in the file, else a conflict.
 
     Times are absolute: messages and claims that have ended since are gone. From a damaged or
     truncated file the command restores the queues before the damage.
@@ -239,14 +242,17 @@ def _row(result: BackupResult) -> Row:
 
 
 def _summary(results: Iterable[BackupResult]) -> Iterator[str]:
-    """Yields lines: counts of queues and messages by outcome, and the reasons for it."""
-    queues, messages, reasons = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
+    """Yields lines: counts of queues, messages and schedules by outcome, and the reasons for it."""
+    found, messages = Counter[tuple[str, str]](), Counter[str]()
+    reasons = Counter[tuple[str, str, str]]()
     for each in results:
-        queues[each.status] += 1
+        found[each.noun, each.status] += 1
         messages[each.status] += each.messages
         if each.why:
-            reasons[each.status if each.status.good else "left out", each.why] += 1
-    for status, number in queues.items():
-        yield f"{number} queues with {messages[status]} messages {status}"
-    for (outcome, why), number in reasons.most_common():
-        yield f"{outcome}: {number} queues: {why}"
+            outcome = each.status if each.status.good else "left out"
+            reasons[outcome, each.noun, each.why] += 1
+    for (noun, status), number in found.items():
+        having = f" with {messages[status]} messages" if noun == "queues" else ""
+        yield f"{number} {noun}{having} {status}"
+    for (outcome, noun, why), number in reasons.most_common():
+        yield f"{outcome}: {number} {noun}: {why}"

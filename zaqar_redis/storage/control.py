@@ -274,6 +274,9 @@ class Schedules(Protocol):
     def list(self, project: str, after: str, limit: int) -> Awaitable[Page[StoredSchedule]]:
         """Returns at most *limit* schedules behind a marker, in order of name."""
 
+    def projects(self) -> AsyncIterator[str]:
+        """Yields the projects that have schedules."""
+
     def delete(self, project: str, name: str) -> Awaitable[None]:
         """Deletes a schedule.  Idempotent."""
 

@@ -17,6 +17,7 @@ import { Pools } from "./pools.js";
 import { chooseProject } from "./projects.js";
 import { Queue, Topic } from "./queue.js";
 import { Queues } from "./queues.js";
+import { Schedules } from "./schedules.js";
 import { Refused, Server, Unauthorized, about } from "./server.js";
 import { Topics } from "./topics.js";
 
@@ -25,6 +26,7 @@ const VIEWS = {
   overview: ["Overview", Overview],
   queues: ["Queues", Queues, Queue],
   topics: ["Topics", Topics, Topic],
+  schedules: ["Schedules", Schedules],
   channels: ["Channels", Channels, Channel],
   connections: ["Connections", Connections],
   nodes: ["Nodes", Nodes],

@@ -35,14 +35,14 @@ class ActionResult(NamedTuple):
     status: int = 200
 
 
+Run = Callable[[SocketRequest, Any], Awaitable[ActionResult]]
+#: Method and path of the route, what runs, and the body that it takes.
+ActionRow = tuple[str, str, Run, type[Struct]]
+
+
 class Action:
     def __init__(
-        self,
-        method: str,
-        path: str,
-        run: Callable[[SocketRequest, Any], Awaitable[ActionResult]],
-        kind: type[Struct],
-        route: ApiRoute,
+        self, method: str, path: str, run: Run, kind: type[Struct], route: ApiRoute
     ) -> None:
         self.method = method
         #: with the names of fields of the body
@@ -86,8 +86,8 @@ class ActionHandlers:
         self._limits = limits
         self._checksums = checksums
 
-    def table(self, routes: Iterable[ApiRoute]) -> dict[str, Action]:
-        """Returns the actions by name; *routes* have their rules and limits."""
+    def table(self, routes: Iterable[ApiRoute], more: Iterable[ActionRow]) -> dict[str, Action]:
+        """Returns all by name, with *more*; *routes* have their rules and limits."""
         known = {(route.method, route.path): route for route in routes}
         queue = "/v2/queues/{queue}"
         messages, claims = f"{queue}/messages", f"{queue}/claims"
@@ -95,7 +95,7 @@ class ActionHandlers:
         subscriptions = f"{queue}/subscriptions"
         subscription = f"{subscriptions}/{{subscription}}"
 
-        rows: Sequence[tuple[str, str, Any, type[Struct]]] = (
+        rows: Sequence[ActionRow] = (
             ("GET", "/v2/queues", self.queue_list, docs.QueuesIn),
             ("PUT", queue, self.queue_create, docs.QueueCreateIn),
             ("GET", queue, self.queue_get, docs.QueueIn),
@@ -127,7 +127,7 @@ class ActionHandlers:
         )
         return {
             run.__name__: Action(method, path, run, body, known[method, path])
-            for method, path, run, body in rows
+            for method, path, run, body in (*rows, *more)
         }
 
     async def queue_list(self, request: SocketRequest, body: docs.QueuesIn) -> ActionResult:

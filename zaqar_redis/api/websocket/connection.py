@@ -144,7 +144,7 @@ class ApiConnection:
             body = action.read(bytes(frame.body), names)
         except errors.BadBody as problem:
             raise FrameRejected(400, "Schema validation failed.", problem.text) from None
-        queue: str | None = getattr(body, "queue", None)
+        queue: str | None = body.queue if "{queue}" in action.path else None
         if queue is not None:
             rules.queue_name(queue)  # it becomes part of a path
         request = self._request(action, headers, body)

@@ -50,7 +50,7 @@ class Subscriber(Protocol):
         """Pushes no more for a subscription, if this socket is its subscriber."""
 
 
-class SocketRequest(Request[None, Any]):
+class SocketRequest(Request[Any, Any]):
     """A request in a frame."""
 
     def __init__(self, path: str, headers: dict[bytes, bytes], subscriber: Subscriber) -> None:

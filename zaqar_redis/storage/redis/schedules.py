@@ -3,22 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
-
-import msgspec
+from collections.abc import AsyncIterator, Sequence
+from urllib.parse import unquote
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.control_keys import CONTROL, ScheduleKeys
 from zaqar_redis.keyspace.script import Argument, Call, RedisCommand, Script, Steps, verb
-from zaqar_redis.records import NewMessage, Page, Record
+from zaqar_redis.records import Page
 from zaqar_redis.schedule_records import SET_BACK_MAX, DueSchedules, Schedule, StoredSchedule
 from zaqar_redis.storage.control import SCHEDULES_MAX
 from zaqar_redis.storage.redis import identity
 from zaqar_redis.storage.redis.resource import RedisResource
-
-R = TypeVar("R", bound=Record)
+from zaqar_redis.storage.redis.scanning import scan
 
 _PUT = Script("schedule_put")
 _GET = Script("schedule_get")
@@ -41,7 +38,7 @@ class RedisSchedules(RedisResource):
             name=name,
             most=SCHEDULES_MAX,
             version=identity.new_claim(),
-            definition=msgspec.msgpack.encode(schedule),
+            definition=schedule.encode(),
             next=next_at,
         )
         if answer == b"full":
@@ -59,6 +56,14 @@ class RedisSchedules(RedisResource):
         names = [name.decode() for name in (yield RedisCommand.page(listed, after, limit))]
         items = yield from _read([keys.entry(project, name) for name in names])
         return Page(items, marker=names[-1] if names else "")
+
+    async def projects(self) -> AsyncIterator[str]:
+        prefix = ScheduleKeys(b"").schedules
+        seen: set[bytes] = set()
+        async for page in scan(self.client, prefix + b"*"):
+            for key in page - seen:
+                yield unquote(key.removeprefix(prefix).decode())
+            seen |= page
 
     @verb
     def delete(self, project: str, name: str) -> Steps[None]:
@@ -129,22 +134,10 @@ def _stored(project: str, name: str, flat: Sequence[bytes]) -> StoredSchedule:
     return StoredSchedule(
         project,
         name,
-        _schedule(stored[b"definition"]),
+        Schedule.decode(stored[b"definition"]),
         version=stored[b"version"].decode(),
         next=int(stored[b"next"]),
         planned=int(stored[b"planned"]),
         last=int(stored.get(b"last", 0)),
         failure=stored.get(b"failure", b"").decode(),
     )
-
-
-def _schedule(definition: bytes) -> Schedule:
-    fields = msgspec.msgpack.decode(definition)
-    # A decoder cannot tell bytes from text in attributes.
-    fields["message"] = _known(NewMessage, fields["message"])
-    return _known(Schedule, fields)
-
-
-def _known(kind: type[R], fields: Mapping[str, Any]) -> R:
-    """Returns the record; fields of later releases are ignored."""
-    return kind(**{name: fields[name] for name in kind.__struct_fields__ if name in fields})
