@@ -1,7 +1,7 @@
 -- Append a chunk of a batch to a queue, unless the ledger says that it was appended before.
 --
 -- Returns {'missing'} when there is no queue and no epoch to create one with,
--- {'large', limit}, {'full', limit, how many}, {'paused'},
+-- {'large', limit}, {'full', limit, how many, of what}, {'paused'},
 -- {'plain'} when the queue wants bodies encrypted, {'known'},
 -- {'other'} when it was appended with other messages, or {'posted', not yet listed}.
 --#flags deny-oom

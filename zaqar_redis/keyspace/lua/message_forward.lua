@@ -1,7 +1,7 @@
 -- Append messages that another queue's subscription forwards, but for those that were appended.
 --
 -- Returns {'missing'} when there is no queue and no epoch to create one with, {'large', limit},
--- {'full', limit, how many}, {'paused'},
+-- {'full', limit, how many, of what}, {'paused'},
 -- {'plain'} when the queue wants bodies encrypted, or {'posted', not yet listed}.
 --#flags deny-oom
 --#keys @append @room ledger ledger_ends

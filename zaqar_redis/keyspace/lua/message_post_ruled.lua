@@ -1,7 +1,7 @@
 -- Append messages to any queue, in the order given, under the next ranks; or create it.
 --
 -- Returns {'missing'} when there is no queue and no epoch to create one with,
--- {'large', limit}, {'full', limit, how many}, {'paused'},
+-- {'large', limit}, {'full', limit, how many, of what}, {'paused'},
 -- {'plain'} when the queue wants bodies encrypted, {'unidentified'} when it goes by digests of
 -- bodies and some are missing, {'reused'} when the idempotency key came with other content, else
 -- {'posted' or 'replayed', epoch, first rank, how many, duplicates, not yet listed}.

@@ -1,7 +1,7 @@
 -- Append a staged chunk to the queue; it waits no longer.
 --
 -- Returns {'gone'} when no such chunk waits, {'missing'} when there is no queue and no
--- epoch to make one with, {'large', limit}, {'full', limit, how many}, {'paused'},
+-- epoch to make one with, {'large', limit}, {'full', limit, how many, of what}, {'paused'},
 -- {'plain'} when the queue wants bodies
 -- encrypted, or {'posted', not yet listed}.
 --#flags deny-oom

@@ -132,7 +132,7 @@ class RedisClaims(RedisResource):
         if known is None:
             return None
         if reason:
-            yield from format_gate.require_order('A "reason" is')
+            yield from format_gate.require(formats.ORDER, 'A "reason" is')
         released = yield _DELETE(
             keys.of_queue(project, queue),
             *_named(ids),

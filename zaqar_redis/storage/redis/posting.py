@@ -179,7 +179,8 @@ def run_append(project: str, queue: str, build_call: Callable[..., Call]) -> Ste
     if answer[0] == b"plain":
         raise errors.EncryptionRequired
     if answer[0] == b"full":
-        raise errors.QueueFull(queue=queue, limit=answer[1], more=answer[2])
+        _, limit, more, what = answer
+        raise errors.QueueFull(queue=queue, limit=limit, more=more, what=what.decode())
     if answer[0] == b"paused":
         raise errors.QueuePaused(queue=queue)
     if answer[0] == b"posted" and answer[-1]:

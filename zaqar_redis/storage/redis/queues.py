@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from zaqar_redis import errors, metadata_rules, retry_policies, rules
+from zaqar_redis import errors, formats, metadata_rules, retry_policies, rules
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, Verb, verb
 from zaqar_redis.records import Page, Queue, QueueSize, Stats
@@ -43,8 +43,7 @@ _STATS_CALLS = 10
 class RedisQueues(RedisResource):
     @verb
     def create(self, project: str, queue: str, metadata: dict[str, Any]) -> Steps[bool]:
-        if _order(metadata):
-            yield from format_gate.require_order(_ORDER)
+        yield from _require_format(metadata)
         created, unlisted = yield _CREATE(
             keys.of_queue(project, queue),
             *queue_settings(queue, metadata),
@@ -63,8 +62,7 @@ class RedisQueues(RedisResource):
 
     @verb
     def update(self, project: str, queue: Queue, metadata: dict[str, Any]) -> Steps[bool]:
-        if _order(metadata):
-            yield from format_gate.require_order(_ORDER)
+        yield from _require_format(metadata)
         outcome = yield _UPDATE(
             keys.of_queue(project, queue.name),
             *queue_settings(queue.name, metadata),
@@ -75,6 +73,11 @@ class RedisQueues(RedisResource):
             raise errors.Conflict(
                 why=f'The queue {queue.name} has messages: "_group_mode" can be changed while it '
                 "has none."
+            )
+        if outcome == b"many":
+            raise errors.Conflict(
+                why=f'The queue {queue.name} has more than 100000 messages: "_max_bytes" can be '
+                "set while it has no more than that. Delete some, or use another queue."
             )
         return bool(outcome == b"updated")
 
@@ -245,6 +248,8 @@ def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
         fields += ("order", order)
     if not rules.is_topic(queue) and (limits := _limits(metadata, "dead_queue" in fields)):
         fields += ("limits", limits)
+        if "/" in limits:
+            fields += ("bytes", 0)
     if dedup := _dedup(metadata):
         fields += ("dedup", dedup)
     with contextlib.suppress(errors.BadRequest):
@@ -254,6 +259,13 @@ def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
     if metadata.get("_enable_encrypt_messages"):
         fields += ("sealed", 1)
     return fields
+
+
+def _require_format(metadata: dict[str, Any]) -> Steps[None]:
+    if _order(metadata):
+        yield from format_gate.require(formats.ORDER, _ORDER)
+    if metadata.get("_max_bytes") is not None:
+        yield from format_gate.require(formats.BYTES, '"_max_bytes" is')
 
 
 def _order(metadata: dict[str, Any]) -> str:
@@ -266,10 +278,15 @@ def _order(metadata: dict[str, Any]) -> str:
 
 
 def _limits(metadata: dict[str, Any], has_dead_queue: bool) -> str:
-    """Returns messages at most, 0: any; what becomes of those beyond; what is paused."""
-    most, overflow, paused = map(metadata.get, ("_max_messages", "_overflow", "_paused"))
-    if type(most) is not int or most < 1:
-        most = 0
+    """Returns messages at most, 0: any; what becomes of those beyond; what is paused.
+
+    With a limit of bytes it follows the first, behind a slash.
+    """
+    overflow, paused = metadata.get("_overflow"), metadata.get("_paused")
+    most, most_bytes = (
+        value if type(value) is int and value > 0 else 0
+        for value in map(metadata.get, ("_max_messages", "_max_bytes"))
+    )
     if (
         overflow not in metadata_rules.OVERFLOWS
         or (overflow == "dead_letter" and not has_dead_queue)
@@ -278,7 +295,10 @@ def _limits(metadata: dict[str, Any], has_dead_queue: bool) -> str:
         overflow = metadata_rules.OVERFLOWS[0]
     if paused not in metadata_rules.PAUSES:
         paused = ""
-    return f"{most} {overflow} {paused or 'nothing'}" if most or paused else ""
+    if not (most or most_bytes or paused):
+        return ""
+    limit = f"{most}/{most_bytes}" if most_bytes else most
+    return f"{limit} {overflow} {paused or 'nothing'}"
 
 
 def _dedup(metadata: dict[str, Any]) -> str:

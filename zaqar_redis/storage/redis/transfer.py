@@ -11,7 +11,7 @@ import itertools
 
 import msgspec
 
-from zaqar_redis import errors
+from zaqar_redis import errors, formats
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Argument, Call, RedisCommand, Script, Steps, verb
 from zaqar_redis.pool_records import TransferChunk
@@ -180,7 +180,7 @@ class RedisTransfer(RedisResource):
             upto: Argument = items[-_INDEX_WIDTH] if more else "+inf"
             yield _PLACE(of_queue, *items, token=token, after=chunk.after, upto=upto)
         elif items and chunk.kind in ("order", "settings"):
-            if chunk.kind == "order" and not (yield from format_gate.knows_order()):
+            if chunk.kind == "order" and not (yield from format_gate.knows(formats.ORDER)):
                 raise errors.CannotMove(
                     queue=queue,
                     why="it has priorities or groups, and older releases may work on that store: "
