@@ -144,14 +144,14 @@ class PostRefused(Forbidden):
 
 class QueueFull(PostRefused):
     message = (
-        'The queue {queue} takes at most {limit} messages ("_max_messages"), and has no room for '
+        'The queue {queue} takes at most {limit} {what} ("_max_{what}"), and has no room for '
         "{more} more."
     )
     code, title = 1205, "Queue full"
     retry: int | None = 10
 
     def __init__(self, *, limit: int, more: int, **fields: object) -> None:
-        """*more*: than *limit*: they will never fit."""
+        """*more*: than *limit*: they will never fit.  Also *what*: messages or bytes."""
         super().__init__(limit=limit, more=more, **fields)
         if more > limit:
             self.retry = None

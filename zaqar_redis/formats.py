@@ -46,14 +46,15 @@ CHANGES = (
         "queues, records of what identifies messages, schedules",
     ),
     FormatChange(4, 4, "priorities and ordered groups; first claim and reason of messages"),
-    FormatChange(5, 5, "groups that take turns"),
+    FormatChange(5, 5, "groups that take turns; limits of the bytes in a queue, and their count"),
 )
 
 #: The version that a store must need before a queue has priorities or groups: releases that do not
 #: know their keys leave them behind when they move or delete it, and claim what is not its turn.
 ORDER = 4
-#: The same before the groups of a queue take turns.
-FAIR = 5
+#: The same before groups take turns, or a queue has a limit of its bytes: releases that do not know
+#: it do not count them.
+FAIR = BYTES = 5
 #: Of stores without a mark.
 UNMARKED = StoreFormat(1)
 #: What this release writes.

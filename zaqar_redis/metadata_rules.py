@@ -30,6 +30,8 @@ GROUP_RATE_MIN, GROUP_RATE_MAX = 1 / 86400, 1000
 #: Messages of less priority that one of a step more may overtake at most.
 PRIORITY_STEP_MAX = 1_000_000
 _FRACTION = 1 / 64
+#: A petabyte: scripts count exactly to eight of them.
+MAX_BYTES_MAX = 10**15
 #: What may be paused.
 PAUSES = ("posts", "claims", "all")
 
@@ -72,6 +74,7 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
         "_min_claim_ttl": (1, rules.CLAIM_TTL_MIN),
         "_max_messages": (1, rules.INTEGER_MAX),
         "_group_concurrency": (1, rules.INTEGER_MAX),
+        "_max_bytes": (1, MAX_BYTES_MAX),
     }
     for name, (least, most) in ranges.items():
         _check_integer(metadata, name, least, most)
@@ -91,8 +94,9 @@ def queue_metadata(metadata: dict[str, Any], limits: rules.Limits, can_encrypt: 
             raise errors.BadRequest(
                 why=f'"{name}": "dead_letter" needs "_dead_letter_queue": set it, too.'
             )
-    if metadata.get("_overflow") is not None and metadata.get("_max_messages") is None:
-        raise errors.BadRequest(why='"_overflow" needs "_max_messages": set it, too.')
+    is_limited = {metadata.get("_max_messages"), metadata.get("_max_bytes")} != {None}
+    if metadata.get("_overflow") is not None and not is_limited:
+        raise errors.BadRequest(why='"_overflow" needs "_max_messages" or "_max_bytes": set one.')
     priorities = metadata.get("_priorities")
     if metadata.get("_overflow") not in (None, "reject") and not may_drop(metadata):
         raise errors.BadRequest(

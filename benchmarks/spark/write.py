@@ -31,7 +31,7 @@ def measure(testbed: SparkTestbed, figures: Figures, rounds: int) -> None:
     frame = testbed.spark.range(0, testbed.messages, 1, TASKS).select(
         lit(BODY.decode()).alias("body")
     )
-    testbed.redis.script_load(posting.POST.source)
+    testbed.redis.script_load(posting.POST_RULED.source)
     by_hand = functools.partial(_store, str(testbed.store.socket))
     written = functools.partial(_written, testbed)
     contenders = (
@@ -82,7 +82,7 @@ def _raw(path: Path, messages: int) -> Callable[[], None]:
 
 def _packed(messages: int) -> bytes:
     message = (-1, -1, envelope.tail(NewMessage(body=BODY), CLIENT))
-    call = posting.POST(
+    call = posting.POST_RULED(
         keys.of_queue(PROJECT, _QUEUE),
         *(message * messages),
         now=0,

@@ -22,9 +22,11 @@ def _counters(api: ZaqarTestClient, queue: str) -> dict[str, int]:
         ({"_max_messages": "5"}, ["_max_messages", "integer"]),
         ({"_max_messages": True}, ["_max_messages", "integer"]),
         ({"_max_messages": 2**63}, ["_max_messages"]),
+        ({"_max_bytes": 0}, ["_max_bytes", "1"]),
+        ({"_max_bytes": 10**15 + 1}, ["_max_bytes", str(10**15)]),
         ({"_max_messages": 5, "_overflow": "drop"}, ["_overflow", "drop_oldest"]),
         ({"_max_messages": 5, "_overflow": 1}, ["_overflow", "drop_oldest"]),
-        ({"_overflow": "drop_oldest"}, ["_overflow", "_max_messages"]),
+        ({"_overflow": "drop_oldest"}, ["_overflow", "_max_messages", "_max_bytes"]),
         ({"_max_messages": 5, "_overflow": "dead_letter"}, ["_overflow", "_dead_letter_queue"]),
         (
             {"_max_messages": 5, "_overflow": "dead_letter", "_dead_letter_queue": "q"},
@@ -54,6 +56,18 @@ def test_full_queue_answers_403_until_there_is_room(api: ZaqarTestClient) -> Non
     assert _counters(api, "q")["refused"] == 4
     api.request("DELETE", f"/queues/q/messages/{ids[0]}")
     api.send("q", 3)
+
+
+def test_queue_full_of_bytes_answers_403_until_there_is_room(api: ZaqarTestClient) -> None:
+    assert api.create("q", _max_bytes=200).status_code == 201
+    ids = api.send("q", 1, 2, 3)
+    refused = api.post("q", {"body": 4})
+    assert (refused.status_code, refused.json()["title"]) == (403, "Queue full")
+    assert 'at most 200 bytes ("_max_bytes")' in refused.json()["description"]
+    assert refused.headers["Retry-After"] == "10"
+    assert "Retry-After" not in api.post("q", {"body": "x" * 200}).headers
+    api.request("DELETE", f"/queues/q/messages/{ids[0]}")
+    api.send("q", 5)
 
 
 def test_full_queue_drops_its_oldest_messages(api: ZaqarTestClient) -> None:

@@ -13,12 +13,13 @@ from hypothesis.stateful import RuleBasedStateMachine
 from tests.contract.model import ModelMessage, ModelQueue, ReferenceModel
 from tests.support.stores import ContractStore, findings
 from zaqar_redis import message_fields
-from zaqar_redis.records import Message
+from zaqar_redis.keyspace import envelope, keys
+from zaqar_redis.records import Message, NewMessage
 from zaqar_redis.storage.redis import identity
 
 NAMES = (
     *("plain", "delayed", "strict", "dead", "backing", "full", "narrow"),
-    *("ranked", "aging", "lines", "both"),
+    *("ranked", "aging", "lines", "both", "heavy", "weighty"),
     *(FAIR := ("turns", "shares", "rests")),
 )
 
@@ -36,6 +37,11 @@ def seen(message: Message) -> tuple[Any, ...]:
         message.origin,
         message_fields.shown(message.attributes or {}) | {"dedup_id": None},
     )
+
+
+def stored_size(message: NewMessage) -> int:
+    """Returns the bytes of its envelope."""
+    return len(envelope.front(0, 0, 0, 0) + envelope.tail(message, bytes(16)))
 
 
 class ComparedStore(RuleBasedStateMachine):
@@ -57,6 +63,8 @@ class ComparedStore(RuleBasedStateMachine):
         self.prepare("full", limit=4)
         self.prepare("narrow", limit=5, drops=True)
         self.prepare("ranked", limit=8, drops=True, step=2**48)
+        self.prepare("heavy", most_bytes=300)
+        self.prepare("weighty", limit=5, most_bytes=350, drops=True, step=2**48)
         self.prepare("aging", step=2)
         self.prepare("lines", most=2, dead_queue="dead", redelivery=20, ordered=True)
         self.prepare("both", step=2**48, ordered=True)
@@ -81,6 +89,7 @@ class ComparedStore(RuleBasedStateMachine):
         concurrency: int = 0,
         weights: dict[str, int] | None = None,
         rate: float = 0,
+        most_bytes: int = 0,
     ) -> None:
         self.model.queues[name] = ModelQueue(
             delay,
@@ -97,6 +106,7 @@ class ComparedStore(RuleBasedStateMachine):
             weights or {},
             1000 / rate if rate else 0,
         )
+        self.model.queues[name].most_bytes = most_bytes
         growing = {"minimum_delay": redelivery, "backoff_function": "linear"}
         self.store.create(
             name,
@@ -106,6 +116,7 @@ class ComparedStore(RuleBasedStateMachine):
             _dead_letter_queue_messages_ttl=dead_ttl,
             _redelivery_delay=growing if redelivery else None,
             _max_messages=limit or None,
+            _max_bytes=most_bytes or None,
             _overflow="drop_oldest" if drops else None,
             _priorities="strict" if step == 2**48 else step or None,
             _group_mode="ordered" if ordered else "fair" if fair else None,
@@ -138,6 +149,14 @@ class ComparedStore(RuleBasedStateMachine):
             )
             for entry in entries
         ]
+
+    def sizes(self, queue: str) -> dict[int, int]:
+        """Returns the bytes of each message, by rank, where they count."""
+        known = self.model.queues.get(queue)
+        if not known or not known.most_bytes:
+            return {}
+        [found] = self.store.command("HGETALL", keys.of_queue(self.store.project, queue).bodies)
+        return dict(zip(map(int, found[::2]), map(len, found[1::2]), strict=True))
 
     def some_id(self, queue: str, rank: int) -> str:
         """Returns an id of the queue; its message may have been deleted or never existed."""

@@ -8,7 +8,7 @@ nothing.  Times are milliseconds, lifetimes seconds.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from zaqar_redis import errors
@@ -72,6 +72,8 @@ class ModelQueue:
     turn: float = 0
     #: by group, the rank of its message that has a turn, and when that is
     turns: dict[str, tuple[int, float]] = field(default_factory=dict)
+    #: bytes at most; 0: any number
+    most_bytes: int = 0
     last_rank: int = 0
     entries: dict[int, ModelMessage] = field(default_factory=dict)
     leases: dict[str, ModelClaim] = field(default_factory=dict)
@@ -136,18 +138,30 @@ class ReferenceModel:
 
     # Operations.
 
-    def make_room(self, name: str, count: int) -> bool:
-        """Returns whether so many messages may be posted; removes those that they replace."""
+    def make_room(self, name: str, count: int, size: int, sizes: Mapping[int, int]) -> bool:
+        """Returns whether so many messages may be posted; removes those that they replace.
+
+        *size*: their bytes.  *sizes*: bytes of each message in the queue, by rank.
+        """
         queue = self.queues.setdefault(name, ModelQueue())
-        excess = len(self.alive(name)) + count - queue.limit
-        if not queue.limit or excess <= 0:
+        alive, ready = self.alive(name), self.ready(name)
+        excess = len(alive) + count - queue.limit if queue.limit else 0
+        too_many = queue.most_bytes and size - queue.most_bytes
+        too_many += sum(sizes[entry.rank] for entry in alive) if queue.most_bytes else 0
+        if excess <= 0 and too_many <= 0:
             return True
-        ready = self.ready(name)
-        if not queue.drops or count > queue.limit or len(ready) < min(excess, count):
+        if not queue.drops or len(ready) < min(excess, count):
+            return False
+        if count > (queue.limit or count) or size > (queue.most_bytes or size):
+            return False
+        if sum(sizes.get(entry.rank, 0) for entry in ready) < min(too_many, size):
             return False
         if queue.step:
             ready.sort(key=lambda entry: -entry.priority, reverse=True)
-        for entry in ready[:excess]:
+        for entry in ready:
+            if excess <= 0 and too_many <= 0:
+                break
+            excess, too_many = excess - 1, too_many - sizes.get(entry.rank, 0)
             del queue.entries[entry.rank]
         return True
 
@@ -177,12 +191,17 @@ class ReferenceModel:
         )
         return queue.last_rank
 
-    def post_identified(self, name: str, dedup_ids: list[str], ttl: int) -> list[int] | None:
-        """Returns the ranks, some of older messages; None: there is no room for the others."""
+    def post_identified(
+        self, name: str, dedup_ids: list[str], ttl: int, size: int, sizes: Mapping[int, int]
+    ) -> list[int] | None:
+        """Returns the ranks, some of older messages; None: there is no room for the others.
+
+        *size*: bytes of each.  *sizes*: as for `make_room`.
+        """
         queue = self.queues.setdefault(name, ModelQueue())
         known = {each for each, (_, end) in queue.identified.items() if end > self.now}
         new = set(dedup_ids) - known
-        if new and not self.make_room(name, len(new)):
+        if new and not self.make_room(name, len(new), size * len(new), sizes):
             return None
         for each in dict.fromkeys(dedup_ids):
             if each in new:

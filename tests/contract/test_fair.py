@@ -12,14 +12,15 @@ from tests.contract.test_moving import move_queue
 from tests.support.stores import TTL, ContractStore, PooledContractStore, findings, names
 from zaqar_redis import errors, message_fields
 from zaqar_redis.keyspace import keys
-from zaqar_redis.records import NewMessage
+from zaqar_redis.records import Attributes, NewMessage
 
 
 def _post(store: ContractStore, *bodies: str, **more: Any) -> tuple[str, ...]:
     """Posts messages such as "a1" of the group a, or "1" of none."""
     messages = []
     for body in bodies:
-        attributes = message_fields.with_fields({}, group=body.rstrip("0123456789") or None)
+        group = body.rstrip("0123456789")
+        attributes: Attributes = {message_fields.GROUP: group} if group else {}
         messages.append(
             NewMessage(body=b'"%b"' % body.encode(), ttl=TTL, attributes=attributes, **more)
         )

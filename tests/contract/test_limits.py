@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.contract.test_figures import figures
 from tests.support.stores import ContractStore, findings, names
-from zaqar_redis import errors
+from zaqar_redis import errors, formats
+from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.records import IdempotencyKey
 
 _DEAD = {"_overflow": "dead_letter", "_dead_letter_queue": "dead"}
@@ -247,3 +249,153 @@ def test_thousands_of_expired_messages_are_not_taken_for_the_oldest(
     assert store.visible() == ["c", "d"]
     counters = store.stats().counters
     assert (counters.expired, counters.dropped + counters.dead_lettered) == (1500, 2)
+
+
+#: Bytes of a stored message, but for its body with quotes.
+_ENVELOPE = 58
+
+
+@pytest.fixture
+def bounded(store: ContractStore) -> Iterator[ContractStore]:
+    """A store of its own that no older release works on."""
+    store.reset()  # the checker reads the whole store
+    store.upgrade()
+    yield store
+    store.reset()
+
+
+def _size(*names: str) -> int:
+    return sum(_ENVELOPE + len(name) + 2 for name in names)
+
+
+def test_post_beyond_the_bytes_of_a_queue_is_refused_whole_and_counted(
+    bounded: ContractStore,
+) -> None:
+    bounded.create(_max_bytes=_size("a", "bb", "c"))
+    bounded.post("a", "bb")
+    with pytest.raises(errors.QueueFull) as refusal:
+        bounded.post("dd")
+    assert '"_max_bytes"' in str(refusal.value)
+    assert f"at most {_size('a', 'bb', 'c')} bytes" in str(refusal.value)
+    assert f"for {_size('dd')} more" in str(refusal.value)
+    assert refusal.value.retry == 10
+    bounded.post("c")
+    with pytest.raises(errors.QueueFull) as refusal:
+        bounded.post("x" * 500)
+    assert refusal.value.retry is None
+    assert bounded.listed() == ["a", "bb", "c"]
+    assert bounded.stats().counters.refused == 2
+
+
+@pytest.mark.parametrize("way", ["delete", "pop", "claim", "purge", "expire", "move"])
+def test_messages_that_leave_a_queue_leave_their_bytes(bounded: ContractStore, way: str) -> None:
+    bounded.create("other")
+    bounded.create(_max_bytes=_size("old", "new"))
+    [old] = bounded.post("old", ttl=60).ids
+    if way == "delete":
+        bounded.delete(old)
+    elif way == "pop":
+        assert bounded.pop(1) == ["old"]
+    elif way == "claim":
+        claim = bounded.claim(limit=1, ttl=600).claim_id
+        bounded.delete(old, claims=[claim or ""])
+    elif way == "purge":
+        bounded.run(bounded.driver.queues.purge(bounded.project, "q"))
+    elif way == "expire":
+        bounded.clock.tick(61)
+    else:
+        bounded.move(old)
+    bounded.post("new", "new")
+    assert findings(bounded) == []
+    with pytest.raises(errors.QueueFull):
+        bounded.post("new")
+
+
+def test_as_many_messages_make_room_as_have_the_bytes(bounded: ContractStore) -> None:
+    bounded.create(_max_bytes=_size("a", "b", "c", "d"), _overflow="drop_oldest")
+    bounded.post("a", "b", "c", "d")
+    bounded.post("x" * (_size("b") + 1))
+    assert bounded.listed() == ["c", "d", "x" * (_size("b") + 1)]
+    bounded.claim(limit=1, ttl=600)
+    with pytest.raises(errors.QueueFull):  # claimed ones stay
+        bounded.post("y" * (_size("b", "c", "d") - 10))
+    assert bounded.stats().counters.dropped == 2
+    assert findings(bounded) == []
+
+
+def test_messages_beyond_the_bytes_become_dead_letters(bounded: ContractStore) -> None:
+    bounded.create("dead", _max_bytes=_size("a"))
+    bounded.create(_max_bytes=_size("a"), **_DEAD)
+    for name in "abc":
+        bounded.post(name)
+    assert findings(bounded) == []
+    _sweep(bounded)
+    assert (bounded.listed(), bounded.listed("dead")) == (["c"], ["a", "b"])
+    assert findings(bounded) == []
+
+
+def test_parked_messages_that_come_back_count_again(bounded: ContractStore) -> None:
+    bounded.create(_max_bytes=_size("a"), **_DEAD)
+    bounded.post("a")
+    bounded.post("b")
+    _update(bounded, _max_bytes=_size("a"))
+    _sweep(bounded)
+    assert bounded.listed() == ["a", "b"]
+    assert findings(bounded) == []
+    with pytest.raises(errors.QueueFull):
+        bounded.post("c")
+
+
+def test_limit_of_bytes_counts_what_the_queue_has_already(bounded: ContractStore) -> None:
+    bounded.create()
+    bounded.post("a", "b")
+    _update(bounded, _max_bytes=_size("a", "b", "c"))
+    bounded.post("c")
+    assert findings(bounded) == []
+    with pytest.raises(errors.QueueFull):
+        bounded.post("d")
+    _update(bounded)
+    bounded.post("d")
+    _update(bounded, _max_bytes=_size("a", "b", "c"))
+    assert findings(bounded) == []
+
+
+def test_more_messages_than_can_be_counted_refuse_a_limit_of_bytes(bounded: ContractStore) -> None:
+    bounded.create()
+    of_queue = keys.of_queue(bounded.project, "q")
+    for first in range(0, 100_001, 5000):
+        ranks = range(first, min(first + 5000, 100_001))
+        bounded.command("ZADD", of_queue.expiry, *(each for rank in ranks for each in (rank, rank)))
+    with pytest.raises(errors.Conflict) as refusal:
+        _update(bounded, _max_bytes=1000)
+    assert '"_max_bytes"' in str(refusal.value)
+    assert bounded.existing_queue().metadata == {}
+
+
+def test_check_counts_the_bytes_again(bounded: ContractStore) -> None:
+    bounded.create(_max_bytes=1000)
+    bounded.post("a")
+    bounded.command("HSET", keys.of_queue(bounded.project, "q").queue, "bytes", 5)
+    assert len(findings(bounded, repair=True)) == 1
+    assert findings(bounded) == []
+
+
+def test_limit_of_bytes_waits_for_older_releases(store: ContractStore) -> None:
+    store.command("HSET", control_keys.CONTROL.format, "needs", formats.BYTES - 1)
+    with pytest.raises(errors.Conflict):
+        store.create(_max_bytes=1000)
+    store.upgrade()
+    store.create(_max_bytes=1000)
+
+
+def test_rules_of_a_queue_apply_to_posts_that_follow_plain_ones(store: ContractStore) -> None:
+    store.create()
+    store.post("a")
+    _update(store, _max_messages=1)
+    with pytest.raises(errors.QueueFull):
+        store.post("b")
+    _update(store)
+    store.post("b")
+    store.run(store.driver.queues.delete(store.project, "q"))
+    store.post("c")
+    assert store.listed() == ["c"]

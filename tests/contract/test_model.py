@@ -18,7 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.contract.compared import FAIR, NAMES, ComparedStore, seen
+from tests.contract.compared import FAIR, NAMES, ComparedStore, seen, stored_size
 from tests.support.stores import ContractStore
 from tests.support.tiers import in_gate
 from zaqar_redis import errors, message_fields
@@ -87,7 +87,8 @@ class ModelComparison(ComparedStore):
         ]
         # Longer than any time that passes in this test.
         idempotency_key = IdempotencyKey(key=f"key {self.number}", fingerprint=b"1", window=10**12)
-        has_room = self.model.make_room(queue, len(messages))
+        size = sum(map(stored_size, messages))
+        has_room = self.model.make_room(queue, len(messages), size, self.sizes(queue))
         try:
             ids = self.send(queue, messages, idempotency_key if retried else None)
         except errors.QueueFull:
@@ -115,7 +116,8 @@ class ModelComparison(ComparedStore):
             NewMessage(json.dumps(each).encode(), ttl=ttl, attributes={DEDUP_ID: each}, dedup="")
             for each in dedup_ids
         ]
-        ranks = self.model.post_identified(queue, dedup_ids, ttl)
+        size = stored_size(messages[0])
+        ranks = self.model.post_identified(queue, dedup_ids, ttl, size, self.sizes(queue))
         try:
             ids = self.send(queue, messages, None)
         except errors.QueueFull:

@@ -26,13 +26,14 @@ from tests.support.stores import (
     PooledContractStore,
     ProcessDied,
     WrappedClient,
+    findings,
     names,
     new_messages,
     opened_pools,
 )
 from tests.support.tiers import in_gate
-from zaqar_redis import errors, message_fields, rules
-from zaqar_redis.keyspace import blocking, keys
+from zaqar_redis import errors, formats, message_fields, rules
+from zaqar_redis.keyspace import blocking, control_keys, keys
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Call, RedisCommand
 from zaqar_redis.message_fields import DEDUP_ID
@@ -790,6 +791,34 @@ def test_moved_queue_keeps_its_deliveries(pools: PooledContractStore) -> None:
     assert (found.id, found.attempts) == (waiting.id, 3)
     assert (state(pools, id).delivered, state(pools, id).error) == (7, "late")
     assert pools.run(of_subscriptions(pools).replay(pools.project, "q", id)) == 1
+
+
+def test_queue_moves_with_the_count_of_its_bytes(pools: PooledContractStore) -> None:
+    pools.upgrade()
+    pools.create(_max_bytes=200)
+    pools.post("a", "b", "c")
+    pools.claim(limit=1)
+    target = pools.other_pool()
+    move_queue(pools, target)
+    assert pools.pool_of() == target
+    assert findings(pools) == []
+    with pytest.raises(errors.QueueFull):
+        pools.post("d")
+
+
+def test_limit_of_bytes_does_not_move_to_a_store_of_older_releases(
+    pools: PooledContractStore,
+) -> None:
+    pools.upgrade()
+    pools.create(_max_bytes=200)
+    pools.post("a")
+    source, target = pools.pool_of(), pools.other_pool()
+    older = {client.uri: client for client in pools.clients()}[pools.uri_of(target)]
+    pools.run(older.command("HSET", control_keys.CONTROL.format, "needs", formats.BYTES - 1))
+    with pytest.raises(errors.CannotMove) as refusal:
+        move_queue(pools, target)
+    assert '"_max_bytes"' in str(refusal.value)
+    assert (pools.pool_of(), pools.listed()) == (source, ["a"])
 
 
 def test_overflow_that_waits_to_become_dead_letters_moves_with_its_queue(

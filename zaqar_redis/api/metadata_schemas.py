@@ -130,10 +130,16 @@ _DEDUP_WINDOW = _attribute(
 _MAX_MESSAGES = _attribute(
     "integer", "Messages that the queue may have.  Else any number.", minimum=1
 )
+_MAX_BYTES = _attribute(
+    "integer",
+    "Bytes that the messages of the queue may have as they are stored.  Else any number.",
+    minimum=1,
+    maximum=metadata_rules.MAX_BYTES_MAX,
+)
 _OVERFLOW = _attribute(
     "string",
-    "What happens to a post to a queue with `_max_messages`: it is refused, or the oldest messages "
-    "are deleted, or they go to the dead-letter queue.",
+    "What happens to a post to a queue with `_max_messages` or `_max_bytes`: it is refused, or the "
+    "oldest messages are deleted, or they go to the dead-letter queue.",
     enum=[*metadata_rules.OVERFLOWS, None],
     default=metadata_rules.OVERFLOWS[0],
 )
@@ -188,6 +194,7 @@ ATTRIBUTES = _RESERVED | {
     "_min_claim_ttl": _MIN_CLAIM_TTL,
     "_redelivery_delay": _REDELIVERY_DELAY,
     "_max_messages": _MAX_MESSAGES,
+    "_max_bytes": _MAX_BYTES,
     "_overflow": _OVERFLOW,
     "_paused": _PAUSED,
     "_group_mode": _GROUP_MODE,
@@ -199,7 +206,8 @@ ATTRIBUTES = _RESERVED | {
 _OF_QUEUES = (
     *("_dead_letter_queue", "_dead_letter_queue_messages_ttl", "_max_claim_count"),
     *("_on_expiry", "_min_claim_ttl", "_redelivery_delay", "_max_messages", "_overflow", "_paused"),
-    *("_group_mode", "_group_concurrency", "_group_rate", "_group_weights", "_priorities"),
+    *("_max_bytes", "_group_mode", "_group_concurrency", "_group_rate", "_group_weights"),
+    "_priorities",
 )
 #: Those of topics that have an effect.
 TOPIC_ATTRIBUTES = {name: each for name, each in ATTRIBUTES.items() if name not in _OF_QUEUES} | {

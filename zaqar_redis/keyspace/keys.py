@@ -27,9 +27,11 @@ _CACHE_SIZE = 4096
 class SentKeys:
     """Keys that are sent again and again, and so packed once for each script."""
 
-    __slots__ = ("packed_heads", "slot")
+    __slots__ = ("has_rules", "packed_heads", "slot")
 
     def __init__(self) -> None:
+        #: whether a post has found that the queue has rules, for which it needs more keys
+        self.has_rules = False
         #: of a Redis Cluster; None: not computed yet
         self.slot: int | None = None
         #: name of a script -> how a call of it begins, for `script.Call`
@@ -176,12 +178,12 @@ GROUPS = {
         *("queue", "subscriptions", "subscribers", "subscription_ids", "subscription_ends"),
         *("pending", "pending_due", "delivery_states", "delivery_index"),
     ),
-    #: what lua/shared/make_room.lua needs beside "append"
-    "room": ("claimed", "holds", "claims", "leases"),
+    #: what posts need beside "append" to create a queue, and for those with limits or an order
+    "room": ("reserved_epoch", "order", "groups", "claimed", "holds", "claims", "leases"),
     #: what lua/shared/append.lua needs
     "append": (
-        *("queue", "messages", "bodies", "ready", "delayed", "expiry", "order", "groups"),
-        *("move_lock", "reserved_epoch", "sweep_index", "deliveries", "delivery_index"),
+        *("queue", "messages", "bodies", "ready", "delayed", "expiry"),
+        *("move_lock", "sweep_index", "deliveries", "delivery_index"),
     ),
 }
 

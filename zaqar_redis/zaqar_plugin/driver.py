@@ -45,6 +45,7 @@ _SETTINGS = (
     "_content_dedup",
     "_dedup_window",
     "_max_messages",
+    "_max_bytes",
     "_overflow",
     "_paused",
 )

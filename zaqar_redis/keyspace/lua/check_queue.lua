@@ -1,12 +1,13 @@
 -- Check the queue itself, after its messages: {what, how often; of each finding}.
---#keys queue messages claims leases idempotency idempotency_old dead_letters dead_letters_old
---#keys ledger ledger_ends move_lock sweep_index expiry claimed delayed subscription_ends
---#keys subscription_ids deliveries pending_due pending_ends delivery_states delivery_lease
---#keys delivery_index
+--#keys queue messages bodies claims leases idempotency idempotency_old dead_letters
+--#keys dead_letters_old ledger ledger_ends move_lock sweep_index expiry claimed delayed
+--#keys subscription_ends subscription_ids deliveries pending_due pending_ends delivery_states
+--#keys delivery_lease delivery_index
 --#args now:number epoch repair:flag
 -- epoch: for a queue that has lost its own
 --#include move_lock now findings next_sweep wake_notifier
 
+local COUNTED = 100000  -- whose bytes are counted, some 30 ms; more only for a repair
 local stray = false
 local last_rank = tonumber(redis.call('ZRANGE', messages, -1, -1)[1] or 0)
 local known = redis.call('HMGET', queue, 'epoch', 'created', 'metadata', 'rank')
@@ -41,6 +42,17 @@ for _, generation in ipairs(generations) do
         note('generation')
         if repair then  -- nobody knows when they would expire
             redis.call('UNLINK', generation)
+        end
+    end
+end
+local counted, limits = unpack(redis.call('HMGET', queue, 'bytes', 'limits'))
+local counts = string.find(limits or '', '/', 1, true)
+if counts and (repair or redis.call('ZCARD', expiry) <= COUNTED) then
+--#include count_bytes
+    if tonumber(counted) ~= bytes then
+        note('bytes')
+        if repair then
+            redis.call('HSET', queue, 'bytes', bytes)
         end
     end
 end

@@ -2,13 +2,13 @@
 --
 -- Returns {'missing'} when there is no queue and no epoch to create one with, else
 -- {'posted', how many were new, not yet listed}.
---#keys @append dead_letters dead_letters_old
+--#keys @append order groups reserved_epoch dead_letters dead_letters_old
 --#args now:number epoch window:number rest...
 --#pubsub publish
 -- epoch: of a queue to create, or ''
 -- window: ms to recognise the dead letters
 -- rest: digest, ttl, rest of the envelope; for each dead letter
---#include move_lock now envelope queue_fields
+--#include move_lock now pack queue_fields
 
 redis.call('ZREM', expiry, '')  -- a full Redis lets a script go on that has written
 local size, encrypted, default_ttl = 0, true, 0  -- dead letters stay as they are, of any size
@@ -31,7 +31,7 @@ end
 if #named == 0 then
     return {'posted', 0, redis.call('HEXISTS', queue, 'unlisted')}
 end
---#include append
+--#include append_ordered
 soonest = math.min(soonest, store_record(named, since, till))
 --#include note_sweep
 return {'posted', count, unlisted}

@@ -16,9 +16,9 @@ local HOLDER = 32    -- characters of a hold that are the id of the claim
 local RANK   = 16    -- characters of a rank at most
 local SPENT  = 64    -- claims without messages at most; half of them when it is reached
 
-local known = redis.call('HMGET', queue, 'epoch', 'order')
+local known = redis.call('HMGET', queue, 'epoch', 'order', 'bytes')
 local epoch = known[1]
-ordering = known[2]
+ordering, counted = known[2], known[3]
 local ranks = {}
 for place = rest, #ARGV, 2 do
     -- An id of another queue, or of an earlier epoch of this one, is skipped.

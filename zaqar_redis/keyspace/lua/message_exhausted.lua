@@ -44,6 +44,9 @@ for _, rank in ipairs(parked) do
         redis.call('ZREM', claimed, rank)
         free({rank})
         redis.call('ZADD', expiry, string.format('%.0f', ends), rank)
+        if counted then
+            redis.call('HINCRBY', queue, 'bytes', #envelope)
+        end
     else
         over[#over + 1] = rank
     end

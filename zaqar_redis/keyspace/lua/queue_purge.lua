@@ -9,6 +9,9 @@ local removed = redis.call('UNLINK', messages, bodies, ready, claimed, delayed, 
     pending_ends)
 -- The notifier that has the queue forgets what it has read; the stream's ids may begin anew.
 redis.call('DEL', delivery_lease)
+if redis.call('HEXISTS', queue, 'bytes') == 1 then
+    redis.call('HSET', queue, 'bytes', 0)
+end
 if count > 0 then
     redis.call('HINCRBY', queue, 'purged', count)
 end

@@ -1,8 +1,8 @@
 -- Replace a queue's metadata, if nobody else changed it meanwhile.
 --
--- Returns 'updated', 'changed', 'missing', or 'grouped': a queue with messages keeps its groups as
--- they are.
---#keys queue messages ready delayed order groups move_lock
+-- Returns 'updated', 'changed', 'missing', 'grouped': a queue with messages keeps its groups as
+-- they are, or 'many': it has too many messages to count their bytes.
+--#keys queue messages bodies expiry ready delayed order groups move_lock
 --#args now:number expected metadata rest...
 --#pubsub publish
 -- expected: the metadata as it was read, or '' for any
@@ -18,6 +18,7 @@ end
 local was, becomes = redis.call('HGET', queue, 'order') or '', ''
 for place = rest, #ARGV, 2 do
     becomes = ARGV[place] == 'order' and ARGV[place + 1] or becomes
+    counted = counted or ARGV[place] == 'bytes' and (redis.call('HGET', queue, 'bytes') or 'not')
 end
 local has_messages = redis.call('EXISTS', messages) == 1
 local function mode_of(field)
@@ -26,9 +27,20 @@ end
 if has_messages and mode_of(was) ~= mode_of(becomes) then
     return 'grouped'
 end
+if counted == 'not' then
+    if redis.call('ZCARD', expiry) > 100000 then  -- some 30 ms
+        return 'many'
+    end
+--#include count_bytes
+    counted = bytes
+end
 redis.call('HDEL', queue, 'ttl', 'delay', 'size', 'sealed', 'max_claims', 'dead_queue', 'dead_ttl',
-    'on_expiry', 'window', 'history', 'min_claim_ttl', 'redelivery', 'limits', 'order', 'dedup')
+    'on_expiry', 'window', 'history', 'min_claim_ttl', 'redelivery', 'limits', 'order', 'dedup',
+    'bytes')
 redis.call('HSET', queue, 'metadata', metadata, unpack(ARGV, rest))
+if counted then
+    redis.call('HSET', queue, 'bytes', counted)
+end
 if has_messages and was ~= '' and becomes == '' then
     redis.call('HSET', queue, 'order', '0 none')  -- of some there are priorities
 end

@@ -1,7 +1,7 @@
 -- Append a staged chunk to the queue; it waits no longer.
 --
 -- Returns {'gone'} when no such chunk waits, {'missing'} when there is no queue and no
--- epoch to make one with, {'large', limit}, {'full', limit, how many}, {'paused'},
+-- epoch to make one with, {'large', limit}, {'full', limit, how many, of what}, {'paused'},
 -- {'plain'} when the queue wants bodies
 -- encrypted, or {'posted', not yet listed}.
 --#flags deny-oom
@@ -11,7 +11,7 @@
 -- epoch: of a queue to create, or ''
 -- size: bytes of the chunk
 -- field: writer, attempt and number of the chunk
---#include move_lock now envelope queue_fields
+--#include move_lock now pack queue_fields
 
 local packed = redis.call('HGET', stages, field)
 if not packed then
@@ -19,6 +19,6 @@ if not packed then
 end
 --#include admit
 local values, skip = cmsgpack.unpack(packed), 0
---#include make_room append trim note_sweep
+--#include make_room append_ordered trim note_sweep
 redis.call('HDEL', stages, field)
 return {'posted', unlisted}

@@ -50,6 +50,7 @@ _PENDING = ("pending", "pending_ids", "pending_due", "pending_ends")
 #: By the scripts' name of a finding: its text, and whether it can be repaired.
 _TEXTS = {
     "body": ("{count} messages have no body; they are lost", True),
+    "bytes": ("the bytes of its messages are counted wrong", True),
     "delivery": ("notifiers do not know when to deliver its messages", True),
     "due": ("the sweeper does not know when to sweep it", True),
     "envelope": ("{count} messages cannot be read", False),

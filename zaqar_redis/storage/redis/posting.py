@@ -15,8 +15,10 @@ from zaqar_redis.schedule_records import OccurrenceKey
 from zaqar_redis.storage.redis import identity
 from zaqar_redis.storage.redis.queues import add_to_list
 
+#: to a queue that exists and has no rules; else it asks for the other one
+_POST = Script("message_post")
 #: also used to append messages that are packed already
-POST = Script("message_post")
+POST_RULED = Script("message_post_ruled")
 #: for messages that nothing identifies, and for those that are never duplicates
 _NO_DEDUP, NEVER_DUPLICATES = bytes(16), b"-"
 #: also used for chunks of batches
@@ -64,9 +66,21 @@ def post(
         digest = keys.idempotency_key(idempotency_key.key)
         fingerprint, window = idempotency_key.fingerprint, idempotency_key.window
 
+    queue_keys = keys.of_queue(project, queue)
+    goes_by_rules = digest or dedups not in (b"", NEVER_DUPLICATES)
+
     def build_call(epoch: str) -> Call:
-        return POST(
-            keys.of_queue(project, queue),
+        if not (epoch or goes_by_rules or queue_keys.has_rules):
+            return _POST(
+                queue_keys,
+                *rest,
+                now=now,
+                size=size,
+                default_ttl=default_ttl,
+                encrypted=int(encrypted),
+            )
+        return POST_RULED(
+            queue_keys,
             *rest,
             now=now,
             epoch=epoch,
@@ -146,12 +160,16 @@ def _dedups(drafts: Sequence[NewMessage]) -> bytes:
 def run_append(project: str, queue: str, build_call: Callable[..., Call]) -> Steps[Any]:
     """Returns the answer of a script that appends; creates the queue if it is missing.
 
-    Then the script runs again with a new epoch.  A queue that is not in its project's list
-    is added: the last value of an answer ``posted`` says so.  Raises BadRequest when the
-    request is too large for the queue, EncryptionRequired when it wants bodies encrypted,
-    PostRefused when it is full or posts to it are paused.
+    Then the script runs again with a new epoch; that of a queue with rules runs instead of the one
+    for queues without, from then on.  A queue that is not in its project's list is added: the
+    last value of an answer ``posted`` says so.  Raises BadRequest when the request is too large
+    for the queue, EncryptionRequired when it wants bodies encrypted, PostRefused when it is full
+    or posts to it are paused.
     """
     answer = yield build_call(epoch="")
+    if answer[0] == b"ruled":
+        keys.of_queue(project, queue).has_rules = True
+        answer = yield build_call(epoch="")
     while answer[0] == b"missing":
         answer = yield build_call(epoch=identity.new_epoch())
     if answer[0] == b"large":
@@ -161,7 +179,8 @@ def run_append(project: str, queue: str, build_call: Callable[..., Call]) -> Ste
     if answer[0] == b"plain":
         raise errors.EncryptionRequired
     if answer[0] == b"full":
-        raise errors.QueueFull(queue=queue, limit=answer[1], more=answer[2])
+        _, limit, more, what = answer
+        raise errors.QueueFull(queue=queue, limit=limit, more=more, what=what.decode())
     if answer[0] == b"paused":
         raise errors.QueuePaused(queue=queue)
     if answer[0] == b"posted" and answer[-1]:

@@ -75,6 +75,11 @@ class RedisQueues(RedisResource):
                 why=f'The queue {queue.name} has messages: "_group_mode" can be changed while it '
                 "has none."
             )
+        if outcome == b"many":
+            raise errors.Conflict(
+                why=f'The queue {queue.name} has more than 100000 messages: "_max_bytes" can be '
+                "set while it has no more than that. Delete some, or use another queue."
+            )
         return bool(outcome == b"updated")
 
     @verb
@@ -244,6 +249,8 @@ def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
         fields += ("order", order)
     if not rules.is_topic(queue) and (limits := _limits(metadata, "dead_queue" in fields)):
         fields += ("limits", limits)
+        if "/" in limits:
+            fields += ("bytes", 0)
     if dedup := _dedup(metadata):
         fields += ("dedup", dedup)
     with contextlib.suppress(errors.BadRequest):
@@ -258,6 +265,8 @@ def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
 def _require_format(metadata: dict[str, Any]) -> Steps[None]:
     if order := _order(metadata):
         yield from format_gate.require(order_format(order), _ORDER)
+    if metadata.get("_max_bytes") is not None:
+        yield from format_gate.require(formats.BYTES, '"_max_bytes" is')
 
 
 def order_format(order: str) -> int:
@@ -288,10 +297,15 @@ def _order(metadata: dict[str, Any]) -> str:
 
 
 def _limits(metadata: dict[str, Any], has_dead_queue: bool) -> str:
-    """Returns messages at most, 0: any; what becomes of those beyond; what is paused."""
-    most, overflow, paused = map(metadata.get, ("_max_messages", "_overflow", "_paused"))
-    if type(most) is not int or most < 1:
-        most = 0
+    """Returns messages at most, 0: any; what becomes of those beyond; what is paused.
+
+    With a limit of bytes it follows the first, behind a slash.
+    """
+    overflow, paused = metadata.get("_overflow"), metadata.get("_paused")
+    most, most_bytes = (
+        value if type(value) is int and value > 0 else 0
+        for value in map(metadata.get, ("_max_messages", "_max_bytes"))
+    )
     if (
         overflow not in metadata_rules.OVERFLOWS
         or (overflow == "dead_letter" and not has_dead_queue)
@@ -300,7 +314,10 @@ def _limits(metadata: dict[str, Any], has_dead_queue: bool) -> str:
         overflow = metadata_rules.OVERFLOWS[0]
     if paused not in metadata_rules.PAUSES:
         paused = ""
-    return f"{most} {overflow} {paused or 'nothing'}" if most or paused else ""
+    if not (most or most_bytes or paused):
+        return ""
+    limit = f"{most}/{most_bytes}" if most_bytes else most
+    return f"{limit} {overflow} {paused or 'nothing'}"
 
 
 def _dedup(metadata: dict[str, Any]) -> str:

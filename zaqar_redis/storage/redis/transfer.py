@@ -11,7 +11,7 @@ import itertools
 
 import msgspec
 
-from zaqar_redis import errors
+from zaqar_redis import errors, formats
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Argument, Call, RedisCommand, Script, Steps, verb
 from zaqar_redis.pool_records import TransferChunk
@@ -58,6 +58,7 @@ _PAGE = 1000
 _PAGE_BYTES = 1024 * 1024
 #: Entries for delivery in a chunk: some may have the messages of a large post.
 _ENTRIES = 20
+_NOT_IMPORTED = ("_priorities", "_group_mode", "_max_bytes")
 #: Values of a message in the script's answer.
 _INDEX_WIDTH = 6
 
@@ -193,6 +194,13 @@ class RedisTransfer(RedisResource):
                     why="it has priorities or groups, and older releases may work on that store: "
                     "once all are replaced, an operator runs zaqar-redis upgrade",
                 )
+            counts = chunk.kind == "settings" and b"bytes" in items[::2]
+            if counts and not (yield from format_gate.knows(formats.BYTES)):
+                raise errors.CannotMove(
+                    queue=queue,
+                    why='it has "_max_bytes", and older releases may work on that store: '
+                    "once all are replaced, an operator runs zaqar-redis upgrade",
+                )
             yield _COMPLETE(of_queue, *items, token=token)
         elif chunk.kind == "queue":
             yield _COMPLETE(of_queue, *_new(chunk.after, *items), token=token)
@@ -241,8 +249,9 @@ def _new(rank: int, queue: Queue, epoch: str = "", delivers: bool = False) -> li
         *subscribed,
         *("epoch", epoch or identity.new_epoch(), "created", queue.created, "rank", rank),
         *("metadata", msgspec.json.encode(queue.metadata)),
-        # Without an order: for that it would have to be known before the messages.
-        *queue_settings(queue.name, queue.metadata | {"_priorities": None, "_group_mode": None}),
+        # Without an order, which would have to be known before the messages, and without a limit
+        # of their bytes, which were not counted: the next change of the metadata sets both.
+        *queue_settings(queue.name, queue.metadata | dict.fromkeys(_NOT_IMPORTED)),
     ]
 
 

@@ -1,10 +1,5 @@
 -- Return why nothing may be appended; else create the queue if needed, and set `epoch` to its.
-if known[4] and tonumber(size) > tonumber(known[4]) then
-    return {'large', tonumber(known[4])}
-end
-if known[5] and not encrypted then
-    return {'plain'}
-end
+--#include admissible
 if known[1] then
     epoch = known[1]
 elseif epoch == '' then

@@ -2,7 +2,8 @@
 -- After the first `skip` values come: ttl or -1, delay or -1 or the time of delivery in ms times
 -- -1, rest of the envelope; of each.
 -- Live watchers subscribe to the feed too: when it has no subscribers, the messages themselves
--- are not published. No function: making one costs a twentieth of the post of a single message.
+-- are not published. `verbs` keep the order of the queue, if it has one.
+-- No function: making one costs a twentieth of the post of a single message.
 local BATCH = 1000  -- messages a command: Lua cannot unpack more than about 8000 values
 local count = (#values - skip) / 3
 local first = redis.call('HINCRBY', queue, 'rank', count) - count + 1
@@ -11,12 +12,6 @@ local usual_ttl = tonumber(known[2]) or default_ttl
 local usual_delay = tonumber(known[3]) or 0
 local ttl, delay, head, expires
 local latest = 0  -- expiry
-local verbs
-if known[10] then
---#include order
-    ordering = known[10]
-    verbs = ordered()
-end
 local soonest, noted = nil, known[6]  -- for note_sweep.lua, which follows
 for from = 1, count, BATCH do
     local by_rank, by_expiry, envelopes = {}, {}, {}
@@ -36,7 +31,7 @@ for from = 1, count, BATCH do
         if own_ttl ~= ttl or own_delay ~= delay then
             ttl, delay = own_ttl, own_delay
             local ends = now + ttl * 1000
-            head = head_of(now, ends, ttl, delay)
+            head = pack('>BBI8BI8BI4BI4', 153, 207, now, 207, ends, 206, ttl, 206, delay)
             expires = string.format('%.0f', ends)
             latest = math.max(latest, ends)
             if delay > 0 and delay < ttl then

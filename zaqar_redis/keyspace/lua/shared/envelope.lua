@@ -1,22 +1,5 @@
 -- The fixed head of a message envelope; keyspace/envelope.py has the layout.
--- fakeredis has no struct: only there are numbers packed in Lua.
-local pack = struct and struct.pack or function(widths, ...)
-    local text, place = '', 0
-    for width in string.gmatch(widths, '%a%d?') do
-        place = place + 1
-        local value, bytes = select(place, ...), {}
-        for byte = tonumber(string.sub(width, 2)) or 1, 1, -1 do
-            bytes[byte] = value % 256
-            value = math.floor(value / 256)
-        end
-        text = text .. string.char(unpack(bytes))
-    end
-    return text
-end
-
-local function head_of(created, expires, ttl, delay)
-    return pack('>BBI8BI8BI4BI4', 153, 207, created, 207, expires, 206, ttl, 206, delay)
-end
+--#include pack
 
 local function time_at(envelope, first)
     if struct then

@@ -10,8 +10,9 @@ local function forget(ranks)
     if left > 0 and left > redis.call('ZREM', ready, unpack(ranks)) then
         redis.call('ZREM', delayed, unpack(ranks))
     end
+    local verbs, leaving = ordered(), ranks
+--#include uncount
     redis.call('ZREM', expiry, unpack(ranks))
-    local verbs = ordered()
     if verbs then
         verbs.forget(ranks)
     end

@@ -4,6 +4,7 @@
 -- first message that may be claimed is in `ready`: `groups` has those that are held or hold the
 -- group up ('h') and those that wait ('w'), by group, state and rank.
 local ordering  -- the queue's field; false: it has none; nil: it was not read yet
+local counted  -- read with it: whether the queue counts its bytes, as forget.lua does
 local opened = 0  -- how many messages can be claimed since others have left their groups
 local resumes = math.huge  -- when the first of the groups goes on that rest since, ms
 local order_verbs  -- made when they are needed: making functions takes time
@@ -11,7 +12,7 @@ local order_verbs  -- made when they are needed: making functions takes time
 -- The verbs, or nil: messages are claimed by rank, and there is nothing to do.
 local function ordered()
     if ordering == nil then
-        ordering = redis.call('HGET', queue, 'order')
+        ordering, counted = unpack(redis.call('HMGET', queue, 'order', 'bytes'))
     end
     if ordering and not order_verbs then
 --#include order_verbs

@@ -11,8 +11,9 @@ local function set_aside(dead, held)
     end
     redis.call('ZREM', ready, unpack(dead))
     redis.call('ZREM', delayed, unpack(dead))
+    local verbs, leaving = ordered(), dead
+--#include uncount
     redis.call('ZREM', expiry, unpack(dead))
-    local verbs = ordered()
     if verbs then
         verbs.leave(dead)
     end

@@ -10,7 +10,7 @@ local known = redis.call('HMGET', queue, 'epoch', 'dead_queue', 'dead_ttl', 'due
 if not known[1] then
     return {now, false}
 end
-ordering = known[7]
+ordering, counted = known[7], string.find(known[6] or '', '/', 1, true)
 local paused = known[6] and string.match(known[6], '%S+$')
 if paused == 'claims' or paused == 'all' then
     return {now, known[1], 0, PAUSED_MS, {}, {}, known[2], known[3]}

@@ -137,7 +137,7 @@ class RedisLedger(RedisResource):
         """Appends a chunk without an entry: a repeated one is appended again."""
         rest: list[Argument] = [part for message in messages for part in message]
         build_call = functools.partial(
-            posting.POST,
+            posting.POST_RULED,
             keys.of_queue(project, queue),
             *rest,
             now=self._now(),
