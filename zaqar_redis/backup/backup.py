@@ -22,7 +22,7 @@ from zaqar_redis.backup.backup_records import (
     BackupQuota,
     BackupSchedule,
 )
-from zaqar_redis.backup.backup_results import BackupResult, BackupStatus
+from zaqar_redis.backup.backup_results import SCHEDULE, BackupResult, BackupStatus
 from zaqar_redis.pool_records import TransferChunk
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import Control
@@ -186,8 +186,8 @@ async def save_schedules(
             for each in page.items:
                 if is_wanted(project, each.schedule.queue):
                     writer.write(BackupSchedule(project, each.name, each.schedule.encode()))
-                    saved = BackupResult.of_schedule(project, each.name, BackupStatus.SAVED)
-                    results.append(saved)
+                    name = SCHEDULE + each.name
+                    results.append(BackupResult(project, name, BackupStatus.SAVED))
             after = page.marker
     return results
 

@@ -8,7 +8,8 @@ from enum import StrEnum
 from zaqar_redis.records import Record
 from zaqar_redis.storage.pools.import_targets import ImportStatus
 
-_SCHEDULE = "schedule:"
+#: The names of schedules in results begin with it: no queue is called so.
+SCHEDULE = "schedule:"
 
 
 class BackupStatus(StrEnum):
@@ -24,10 +25,9 @@ class BackupStatus(StrEnum):
 
 
 class BackupResult(Record, frozen=True):
-    """The outcome for one queue, by the name that it has in stores, or for one schedule."""
+    """The outcome for one queue, by the name that it has in stores, or one schedule."""
 
     project: str
-    #: of a schedule `schedule:NAME`: no queue is called so
     queue: str
     #: of a backup; or of a restore
     status: BackupStatus | ImportStatus
@@ -35,12 +35,6 @@ class BackupResult(Record, frozen=True):
     messages: int = 0
     why: str = ""
 
-    @classmethod
-    def of_schedule(
-        cls, project: str, name: str, status: BackupStatus | ImportStatus, why: str = ""
-    ) -> BackupResult:
-        return cls(project, f"{_SCHEDULE}{name}", status, why=why)
-
     @property
     def noun(self) -> str:
-        return "schedules" if self.queue.startswith(_SCHEDULE) else "queues"
+        return "schedules" if self.queue.startswith(SCHEDULE) else "queues"

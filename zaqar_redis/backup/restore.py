@@ -24,7 +24,7 @@ from zaqar_redis.backup.backup_records import (
     BackupSchedule,
     BackupTrailer,
 )
-from zaqar_redis.backup.backup_results import BackupResult
+from zaqar_redis.backup.backup_results import SCHEDULE, BackupResult
 from zaqar_redis.cron import Cron
 from zaqar_redis.pool_records import TransferChunk
 from zaqar_redis.schedule_records import Schedule
@@ -36,7 +36,7 @@ from zaqar_redis.storage.pools.import_targets import ImportConflict, ImportStatu
 
 _NO_FLAVOR = 'no pool has its flavor "{0}": first "zaqar-redis flavor create {0} POOL"'
 _THERE = "it exists; what changed in it since the backup stays: delete it first to restore it"
-_OTHER_SCHEDULE = "a schedule of this name exists that is not as in the file: delete it first"
+_OTHER = "a schedule of this name exists that is not as in the file: delete it first"
 _NO_CONTROL = "this store has no control store for schedules (pooling is off)"
 
 #: Called after each record.
@@ -148,7 +148,7 @@ class Restore:
                 status, why = await self._planned(schedules, record, schedule)
             except errors.Problem as problem:
                 why = problem.text
-        return BackupResult.of_schedule(record.project, record.name, status, why)
+        return BackupResult(record.project, SCHEDULE + record.name, status, why=why)
 
     async def _planned(
         self, schedules: Schedules, record: BackupSchedule, schedule: Schedule
@@ -157,10 +157,9 @@ class Restore:
         cron = Cron(schedule.cron, schedule.timezone)
         while True:
             now, there = await schedules.get(record.project, record.name)
-            if there is not None and there.schedule == schedule:
-                return ImportStatus.THERE, ""
             if there is not None:
-                return ImportStatus.CONFLICT, _OTHER_SCHEDULE
+                same = there.schedule == schedule
+                return (ImportStatus.THERE, "") if same else (ImportStatus.CONFLICT, _OTHER)
             if self._dry_run:
                 return ImportStatus.WANTED, ""
             due = 0 if schedule.paused else next_time(schedule, cron, now)

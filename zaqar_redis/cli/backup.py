@@ -37,7 +37,8 @@ class BackupCommand(TargetCommand, Lister):
             default=[],
             type=resource_name,
             metavar="QUEUE",
-            help="only queues of this name; may be given more than once (all, and all topics)",
+            help="only queues of this name, and their schedules; may be given more than once (all, "
+            "and all topics)",
         ),
     )
 
@@ -129,8 +130,8 @@ class RestoreQueues(BackupCommand):
     Times are absolute: messages and claims that have ended since are gone. From a damaged or
     truncated file the command restores the queues before the damage.
 
-    Exits with 1 if a queue was left out (a conflict, or a failure), or if the file is damaged or
-    has no such queues. Queues that are already there do not count. Example:
+    Exits with 1 if a queue or schedule was left out (a conflict, or a failure), or if the file is
+    damaged or has no such queues. Queues that are already there do not count. Example:
 
         zaqar-redis restore --from zaqar.backup.gz --storage redis://10.0.0.6:6379/0
     """

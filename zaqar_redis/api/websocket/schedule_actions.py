@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from msgspec import Raw
 
+from zaqar_redis.api.queries import PageQuery
 from zaqar_redis.api.rest.schedules import ScheduleHandlers
 from zaqar_redis.api.websocket import schemas as docs
 from zaqar_redis.api.websocket.actions import ActionResult, ActionRow
@@ -20,13 +21,13 @@ class ScheduleActions:
     def rows(self) -> list[ActionRow]:
         every, one = "/v2/schedules", "/v2/schedules/{schedule}"
         return [
-            ("GET", every, self.schedule_list, docs.SchedulesIn),
+            ("GET", every, self.schedule_list, PageQuery),
             ("PUT", one, self.schedule_create, docs.ScheduleCreateIn),
             ("GET", one, self.schedule_get, docs.ScheduleNameIn),
             ("DELETE", one, self.schedule_delete, docs.ScheduleNameIn),
         ]
 
-    async def schedule_list(self, request: SocketRequest, body: docs.SchedulesIn) -> ActionResult:
+    async def schedule_list(self, request: SocketRequest, body: PageQuery) -> ActionResult:
         request.query = body
         return ActionResult(Raw((await self._handlers.list(request)).body))
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 from zaqar_redis.api.metadata_schemas import Metadata
-from zaqar_redis.api.queries import MessageDeleteQuery, PageQuery
+from zaqar_redis.api.queries import MessageDeleteQuery
 from zaqar_redis.api.schedule_schemas import ScheduleIn
 from zaqar_redis.api.schemas import (
     PURGEABLE,
@@ -193,10 +193,6 @@ class SubscriptionUpdateIn(SubscriptionChangeIn, kw_only=True):
 class SubscriptionConfirmIn(ConfirmationIn, kw_only=True):
     queue: str = field(name="queue_name")
     subscription: str = field(name="subscription_id")
-
-
-class SchedulesIn(PageQuery, frozen=True):
-    """As in a query."""
 
 
 class ScheduleNameIn(Struct, kw_only=True):
