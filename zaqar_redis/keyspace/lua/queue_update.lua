@@ -24,7 +24,7 @@ if has_messages and string.match(was, 'ordered$') ~= string.match(order, 'ordere
     return 'grouped'
 end
 if counted == 'not' then
-    if redis.call('ZCARD', expiry) > 100000 then  -- some 30 ms
+    if redis.call('ZCARD', expiry) > 20000 then  -- 20 ms
         return 'many'
     end
 --#include count_bytes
