@@ -28,7 +28,7 @@ if has_messages and mode_of(was) ~= mode_of(becomes) then
     return 'grouped'
 end
 if counted == 'not' then
-    if redis.call('ZCARD', expiry) > 100000 then  -- some 30 ms
+    if redis.call('ZCARD', expiry) > 20000 then  -- 20 ms
         return 'many'
     end
 --#include count_bytes

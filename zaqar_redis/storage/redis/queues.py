@@ -77,7 +77,7 @@ class RedisQueues(RedisResource):
             )
         if outcome == b"many":
             raise errors.Conflict(
-                why=f'The queue {queue.name} has more than 100000 messages: "_max_bytes" can be '
+                why=f'The queue {queue.name} has more than 20000 messages: "_max_bytes" can be '
                 "set while it has no more than that. Delete some, or use another queue."
             )
         return bool(outcome == b"updated")
