@@ -394,6 +394,8 @@ def test_rules_of_a_queue_apply_to_posts_that_follow_plain_ones(store: ContractS
     _update(store, _max_messages=1)
     with pytest.raises(errors.QueueFull):
         store.post("b")
+    # From now on its posts take one call again.
+    assert keys.of_queue(store.project, "q").has_rules
     _update(store)
     store.post("b")
     store.run(store.driver.queues.delete(store.project, "q"))

@@ -19,7 +19,7 @@ if known[9] then
     if most_bytes then
 --#include posted_bytes
         posted = bytes
-        too_many = redis.call('HGET', queue, 'bytes') + posted - most_bytes
+        too_many = (redis.call('HGET', queue, 'bytes') or 0) + posted - most_bytes
     end
     if excess > 0 or too_many > 0 then
         local MORE = 1000  -- a millisecond or two: so a lowered limit takes effect soon
@@ -42,7 +42,7 @@ if known[9] then
             return refused('full', most, count, 'messages')
         end
         if too_many > 0 then  -- those that have expired were among them
-            too_many = redis.call('HGET', queue, 'bytes') + posted - most_bytes
+            too_many = (redis.call('HGET', queue, 'bytes') or 0) + posted - most_bytes
             local needed, from = math.min(too_many, posted), 0
             while needed > 0 do
                 local page = redis.call('ZRANGE', ready, from, from + SETTLE - 1)
