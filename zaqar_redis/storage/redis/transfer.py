@@ -148,7 +148,7 @@ class RedisTransfer(RedisResource):
             return TransferChunk(kind=kind, items=fields)
         if kind == "order":
             found, turn = yield RedisCommand("HMGET", of_queue.queue, kind, "turn")
-            items = [kind, found, "turn", turn or 0] if found else []
+            items = [kind, found, *(["turn", turn] if turn else [])] if found else []
             return TransferChunk(kind=kind, items=items, next_cursor=_AFTER[kind])
         if kind == "deliveries":
             entries = yield _DELIVERIES(
