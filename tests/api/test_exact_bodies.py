@@ -159,6 +159,7 @@ def test_parameter_without_effect_is_named(api: ZaqarTestClient) -> None:
     [
         *("", "text", "application/json", "Application/JSON; charset=utf-8", "application/json;"),
         "application/vnd.openstack.messaging-v2+json",
+        "application/openstack-messaging-v2.0-json-patch",
         "application/x-www-form-urlencoded; charset=utf-8",
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import structs
 
 from zaqar_redis import errors, message_fields
-from zaqar_redis.api.bodies import Body
+from zaqar_redis.api.bodies import PATCH, Body
 from zaqar_redis.api.checks import accepts
 from zaqar_redis.api.exchange import JSON, Answer, Request
 from zaqar_redis.api.queries import QueryReader
@@ -19,9 +19,10 @@ from zaqar_redis.records import Message
 _OCTETS = "application/octet-stream"
 #: What most requests with a document have in their header Content-Type.
 USUAL = (None, JSON.encode())
-#: API: types of documents, and one that clients send with them by accident.
-_OF_DOCUMENTS = frozenset(
-    (JSON, "application/vnd.openstack.messaging-v2+json", "application/x-www-form-urlencoded")
+#: API: types of documents, and what clients send with them by accident or for all requests.
+_OF_DOCUMENTS = (
+    *(JSON, PATCH, "application/vnd.openstack.messaging-v2+json"),
+    "application/x-www-form-urlencoded",
 )
 
 
