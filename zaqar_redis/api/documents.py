@@ -81,8 +81,8 @@ def drafts(document: PostIn, with_checksum: bool, traceparent: str = "") -> list
             deliver_at=None if item.deliver_at is None else schedules.parse(item.deliver_at, place),
             checksum=_checksum(body) if with_checksum else b"",
             attributes=of_request
-            if (item.attributes, item.group, item.priority, item.dedup_id) == (None,) * 4
-            and (item.content_type, item.body_encoding) == (None, None)
+            if (item.attributes, item.group, item.priority) == (None, None, None)
+            and (item.dedup_id, item.content_type, item.body_encoding) == (None, None, None)
             else _given_attributes(item, of_request),
             dedup="",
         )
@@ -214,8 +214,7 @@ def popped(records: Sequence[Message], wanted: MessageDetails) -> bytes:
             claim_id=None,
             claim_count=record.claim_count,
             checksum=_shown_checksum(record),
-            attributes=shown_attributes(record, wanted.with_attributes),
-            **shown_fields(record, detailed=False),
+            **shown_fields(record, wanted, detailed=False),
         )
         for record in records
     ]
@@ -357,8 +356,7 @@ def _message(base: str, record: Message, wanted: MessageDetails) -> MessageOut:
         msgspec.Raw(record.body),
         _shown_checksum(record) if record.checksum else msgspec.UNSET,
         record.claim_count if wanted.detailed else msgspec.UNSET,
-        attributes=shown_attributes(record, wanted.with_attributes),
-        **(shown_fields(record, wanted.detailed) if record.attributes or wanted.detailed else {}),
+        **(shown_fields(record, wanted) if record.attributes or wanted.detailed else {}),
     )
 
 
@@ -366,19 +364,18 @@ def _shown_checksum(record: Message) -> str | msgspec.UnsetType:
     return f"MD5:{record.checksum.hex()}" if record.checksum else msgspec.UNSET
 
 
-def shown_fields(record: Message, detailed: bool | None) -> dict[str, Any]:
-    """Returns the fields of a message that only some have."""
+def shown_fields(
+    record: Message, wanted: MessageDetails, *, detailed: bool = True
+) -> dict[str, Any]:
+    """Returns the fields of a message that only some have, and its attributes."""
     found = message_fields.shown(record.attributes or {})
-    if detailed and record.first_claimed:
+    if wanted.with_attributes:
+        found["attributes"] = attribute_values(record.attributes)
+    if detailed and wanted.detailed and record.first_claimed:
         found["first_claimed"] = iso(record.first_claimed)
         if record.reason:
             found["reason"] = record.reason
     return found
-
-
-def shown_attributes(record: Message, with_attributes: bool | None) -> AttributesOut:
-    """Returns attributes as documents have them; unset: none, or nobody asks for them."""
-    return attribute_values(record.attributes) if with_attributes else msgspec.UNSET
 
 
 def attribute_values(attributes: Attributes | None) -> AttributesOut:

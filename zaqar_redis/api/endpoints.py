@@ -10,11 +10,10 @@ from collections.abc import Awaitable, Iterator, Sequence
 from typing import Any
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api import ignored
+from zaqar_redis.api import ignored, raw_bodies
 from zaqar_redis.api.exchange import JSON, Answer, Request
 from zaqar_redis.api.ignored import DocumentReader
 from zaqar_redis.api.queries import NoQuery, QueryReader
-from zaqar_redis.api.raw_bodies import RawBodyReader, content_type
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.metrics.definitions import HTTP_DURATIONS, HTTP_REQUESTS
@@ -46,15 +45,17 @@ class Endpoint(ComposedVerbs):
         self._reader: DocumentReader | None = None
         if route.body is not None and route.body.kind is not bytes:
             self._reader = DocumentReader(route.body)
-        self._raw: RawBodyReader | None = None
+        self._raw: raw_bodies.RawBodyReader | None = None
         if route.body is not None and route.body.raw_query is not None:
-            self._raw = RawBodyReader(route.body)
+            self._raw = raw_bodies.RawBodyReader(route.body)
 
     def __call__(self, request: Request[Any, Any], params: Sequence[str]) -> Awaitable[Answer]:
         """Reads query and document, and calls the handler.  Raises BadParameter, BadBody."""
         names: list[str] = []
-        raw = self._raw
-        if raw is not None and (kind := content_type(request.headers)) is not None:
+        raw, kind = self._raw, None
+        if raw is not None and request.headers.get(b"content-type") not in raw_bodies.USUAL:
+            kind = raw_bodies.content_type(request.headers)
+        if raw is not None and kind is not None:
             request.data = raw.document(request, kind, names)
         elif self._query is not None:
             request.query = self._query.read(request.query_string, names)

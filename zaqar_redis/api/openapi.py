@@ -29,8 +29,9 @@ what is not deleted before the claim ends can be claimed again.  Others read alo
 Every queue belongs to the project in `X-Project-ID`.  A queue is created when it is put or first
 posted to; one that does not exist reads as empty, and deleting what does not exist succeeds.
 
-Bodies are JSON in UTF-8.  Unknown fields are ignored, unless the schema forbids them.  Integers fit
-64 bits and have no fraction: 60, not 60.0.  To page, follow the `next` link until a page is empty.
+Bodies are JSON in UTF-8, but for those of messages.  Unknown fields are ignored, unless the schema
+forbids them.  Integers fit 64 bits and have no fraction: 60, not 60.0.  To page, follow the `next`
+link until a page is empty.
 
 A post that got no answer, or 503, is repeated without posting twice if it has an `Idempotency-Key`.
 """

@@ -10,27 +10,27 @@ from typing import Any
 from msgspec import structs
 
 from zaqar_redis import errors, message_fields
-from zaqar_redis.api.bodies import Body
+from zaqar_redis.api.bodies import PATCH, Body
 from zaqar_redis.api.checks import accepts
 from zaqar_redis.api.exchange import JSON, Answer, Request
 from zaqar_redis.api.queries import QueryReader
 from zaqar_redis.records import Message
 
 _OCTETS = "application/octet-stream"
-_USUAL = (None, JSON.encode())
-#: API: types of documents, and those that clients send with one by accident.
-_OF_DOCUMENTS = frozenset(
-    ("", JSON, "application/vnd.openstack.messaging-v2+json", "application/x-www-form-urlencoded")
+#: What most requests with a document have in their header Content-Type.
+USUAL = (None, JSON.encode())
+#: API: types of documents, and what clients send with them by accident or for all requests.
+_OF_DOCUMENTS = (
+    *(JSON, PATCH, "application/vnd.openstack.messaging-v2+json"),
+    "application/x-www-form-urlencoded",
 )
 
 
 def content_type(headers: Mapping[bytes, bytes]) -> str | None:
     """Returns the type of a request whose body is that of a message; None: it is a document."""
-    given = headers.get(b"content-type")
-    if given in _USUAL:  # mostly
-        return None
-    kind = (given or b"").decode("latin-1").strip()
-    return None if kind.partition(";")[0].strip().lower() in _OF_DOCUMENTS else kind
+    kind = headers.get(b"content-type", b"").decode("latin-1").strip()
+    main = kind.partition(";")[0].strip().lower()
+    return None if main in _OF_DOCUMENTS or "/" not in main else kind
 
 
 class RawBodyReader:

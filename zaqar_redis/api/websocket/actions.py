@@ -387,8 +387,7 @@ def _message(
         record.age,
         Raw(record.body),
         record.claim_count if wanted.detailed else UNSET,
-        attributes=documents.shown_attributes(record, wanted.with_attributes),
-        **documents.shown_fields(record, wanted.detailed),
+        **documents.shown_fields(record, wanted),
     )
 
 

@@ -89,7 +89,9 @@ class QueueSubscribers:
             message.ttl,
             self.queue,
             message.delay or UNSET,
-            attributes=documents.shown_attributes(message, encoding.with_attributes),
+            attributes=documents.attribute_values(
+                message.attributes if encoding.with_attributes else None
+            ),
             **message_fields.shown(message.attributes or {}),
         )
         return frames.encode(push, encoding.binary)
