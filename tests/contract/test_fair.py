@@ -258,6 +258,21 @@ def test_check_repairs_the_turns(real: ContractStore, damage: str) -> None:
     assert sorted(_claim(real, 9)[0]) == ["a2", "b1", "b2"]
 
 
+def test_check_repairs_the_turn_of_a_group_that_rests(real: ContractStore) -> None:
+    real.reset()
+    _fair(real, _group_rate=1)
+    _post(real, *_many("a", 3))
+    assert _claim(real, 1)[0] == ["a1"]
+    assert findings(real) == []
+    real.command("DEL", keys.of_queue(real.project, "q").delayed)
+    assert findings(real) != []
+    findings(real, repair=True)
+    assert findings(real) == []
+    assert real.claim(9).claim_id is None
+    real.clock.tick(1)
+    assert _claim(real, 9)[0] == ["a2"]
+
+
 def test_claims_across_pages_give_each_group_its_turn(store: ContractStore) -> None:
     _fair(store)
     groups = [f"g{chr(97 + at // 26)}{chr(97 + at % 26)}" for at in range(150)]

@@ -21,7 +21,8 @@ for _, state in ipairs({claimed, delayed, ready}) do
 end
 
 local ordering = redis.call('HGET', queue, 'order')
-local opened, by_order, fault_in_group = 0, nil, nil
+local opened, resumes = 0, math.huge
+local by_order, fault_in_group
 if ordering then
 --#include order_verbs
     if mode ~= 'none' then

@@ -45,11 +45,11 @@ for _, generation in ipairs(generations) do
         end
     end
 end
-local counted, limits = unpack(redis.call('HMGET', queue, 'bytes', 'limits'))
+local stored, limits = unpack(redis.call('HMGET', queue, 'bytes', 'limits'))
 local counts = string.find(limits or '', '/', 1, true)
 if counts and (repair or redis.call('ZCARD', expiry) <= COUNTED) then
 --#include count_bytes
-    if tonumber(counted) ~= bytes then
+    if tonumber(stored) ~= bytes then
         note('bytes')
         if repair then
             redis.call('HSET', queue, 'bytes', bytes)
