@@ -69,7 +69,8 @@ open = function(group)
     end
     local rank, has_to_wait = next_of(group)
     if was and was[1] ~= rank then
-        redis.call('ZREM', was[2] and ready or delayed, was[1])
+        redis.call('ZREM', ready, was[1])
+        redis.call('ZREM', delayed, was[1])
     end
     if ends > now then
         if later then
