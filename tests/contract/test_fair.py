@@ -212,6 +212,30 @@ def test_settings_of_groups_change_at_any_time_and_the_mode_while_the_queue_is_e
             update(_group_mode=mode)
 
 
+def test_rests_of_groups_do_not_outlive_their_rate(real: ContractStore) -> None:
+    _fair(real, _group_rate=1)
+    _post(real, "a1", "b1")
+    assert sorted(real.pop()) == ["a1", "b1"]
+    where = real.project, real.existing_queue()
+    assert real.run(real.driver.queues.update(*where, {"_group_mode": "ordered"}))
+    assert real.command("EXISTS", keys.of_queue(real.project, "q").groups) == [0]
+    _post(real, "a2", "a3")
+    assert real.pop() == ["a2", "a3"]
+    assert findings(real) == []
+
+
+def test_turn_that_got_lost_after_a_release_is_found(real: ContractStore) -> None:
+    real.reset()
+    _fair(real, _group_concurrency=1)
+    _post(real, "a1", "a2")
+    _, claim = _claim(real)
+    real.release(claim)
+    real.command("ZREM", keys.of_queue(real.project, "q").ready, 1)
+    assert findings(real) != []
+    findings(real, repair=True)
+    assert _claim(real)[0] == ["a1"]
+
+
 def test_moved_queue_goes_on_with_what_is_in_flight(pools: PooledContractStore) -> None:
     pools.create()
     pools.run(pools.driver.queues.delete(pools.project, "q"))

@@ -44,6 +44,9 @@ end
 if has_messages and was ~= '' and becomes == '' then
     redis.call('HSET', queue, 'order', '0 none')  -- of some there are priorities
 end
+if not has_messages and was ~= becomes then
+    redis.call('DEL', groups)  -- of rests, which a group keeps when it is empty
+end
 if has_messages and mode_of(becomes) == 'fair' then
     -- As long as groups may rest that have begun to: their next messages are delayed.
     local no_rate = not string.find(was, '^0 fair %d+ 0\n') and '^(0 fair %d+) 0\n'

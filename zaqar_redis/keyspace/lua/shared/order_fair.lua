@@ -12,9 +12,10 @@ most, rest = tonumber(most), tonumber(rest)
 local turn  -- as stored; nil: it was not read yet
 local before = {}  -- by group: its message in `ready`, and the score of that
 
-local function turn_behind(score, group)
+-- How far behind one turn of a group its next one is.
+local function step_of(group)
     local _, at = string.find(ordering, '\n=' .. group .. '\n', 1, true)
-    return score + 1 / (at and string.match(ordering, '^%d+', at + 1) or 1)
+    return 1 / (at and string.match(ordering, '^%d+', at + 1) or 1)
 end
 
 local function as_text(score)
@@ -82,8 +83,11 @@ open = function(group)
     if has_to_wait then
         redis.call('ZADD', groups, 0, mark_of(group))
     elseif rank then
+        if most > 0 then
+            redis.call('ZREM', groups, mark_of(group))
+        end
         turn = turn or tonumber(redis.call('HGET', queue, 'turn') or 0)
-        local score = was and was[2] or as_text(turn_behind(turn, group))
+        local score = was and was[2] or as_text(turn + step_of(group))
         opened = opened + redis.call('ZADD', ready, 'NX', score, rank)
     end
 end
@@ -114,7 +118,7 @@ function verbs.hold(ranks)
     place_as('h', ranks)
 end
 
--- Let a group rest behind a message that is taken, and forget rests that are over: more than begin.
+-- Let a group rest behind a message that is taken.
 local function begin_rest(group, following)
     local ends = now + rest
     local time = string.format('%017.3f', ends)
@@ -123,8 +127,12 @@ local function begin_rest(group, following)
         resumes = math.min(resumes, math.ceil(ends))
         redis.call('ZADD', delayed, string.format('%.0f', math.ceil(ends)), following)
     end
+end
+
+-- Forget rests that are over: more than begin.
+local function forget_rests(limit)
     local by_now = '(\2' .. string.format('%017.3f', now)
-    for _, over in ipairs(redis.call('ZRANGEBYLEX', groups, '[\2', by_now, 'LIMIT', 0, 2)) do
+    for _, over in ipairs(redis.call('ZRANGEBYLEX', groups, '[\2', by_now, 'LIMIT', 0, limit)) do
         redis.call('ZREM', groups, over, string.sub(over, 19) .. '\0r' .. string.sub(over, 2, 18))
     end
 end
@@ -169,7 +177,8 @@ function verbs.expand(page, room, is_all)
             local next_one = following or waiting(group, 1, 1)[1]
             begin_rest(group, next_one and rank_in(next_one, group))
         elseif following then
-            head.turn, head.rank = turn_behind(turn, group), rank_in(following, group)
+            head.step = head.step or step_of(group)
+            head.turn, head.rank = turn + head.step, rank_in(following, group)
             head.place = head.place + 1
             local behind = #again
             while behind > 0 and precedes(head, again[behind]) do
@@ -180,6 +189,9 @@ function verbs.expand(page, room, is_all)
     end
     if #marks > 0 then
         redis.call('ZADD', groups, unpack(marks))
+    end
+    if rest > 0 then
+        forget_rests(2 * #ranks)
     end
     redis.call('HSET', queue, 'turn', as_text(turn))
     for _, head in ipairs(again) do
