@@ -39,7 +39,7 @@ DEDUP_ID_MAX = 128
 REASON_MAX = 256
 CONTENT_TYPE_MAX = 128
 #: RFC 9110, 8.3.1; only ASCII, as it becomes a header again.
-_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_NAME = r"[!#$%&'+.^_`|~0-9A-Za-z-]+"
 _MEDIA_TYPE = re.compile(rf'{_NAME}/{_NAME}(?: *; *{_NAME}=(?:{_NAME}|"[ !#-\[\]-~]*"))*')
 #: Bytes that JSON writes as six characters; SQS takes none of them for text either.
 _CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
@@ -101,8 +101,10 @@ def decoded(attributes: Attributes, body: bytes) -> bytes:
             return binascii.a2b_base64(text, strict_mode=True)
         return text.encode()
     except ValueError:
-        must_be = "base64, with padding" if BODY_ENCODING in attributes else "a string"
-        raise errors.BadRequest(why=f'"body" must be {must_be}: it has a "content_type".') from None
+        must_be = 'a string: it has a "content_type".'
+        if BODY_ENCODING in attributes:
+            must_be = 'base64, with padding: it has a "body_encoding".'
+        raise errors.BadRequest(why=f'"body" must be {must_be}') from None
 
 
 def exact(attributes: Attributes, body: bytes) -> tuple[bytes, str]:
@@ -141,11 +143,17 @@ def dedup_name(message: NewMessage) -> str:
 def identified(drafts: Sequence[NewMessage], plain: Sequence[NewMessage]) -> list[NewMessage]:
     """Returns drafts that the bodies of *plain*, the same before encryption, identify.
 
-    Those with a dedup id keep it.  As in SQS, the others have the SHA-256 of the body for one.
+    Those with a dedup id keep it.  As in SQS, the others have the SHA-256 of the body for one:
+    bytes in base64 are another body than the text.
     """
     return [
         msgspec.structs.replace(
-            draft, dedup=dedup_name(draft) or hashlib.sha256(given.body).hexdigest()
+            draft,
+            dedup=dedup_name(draft) or hashlib.sha256(_encoding(given) + given.body).hexdigest(),
         )
         for draft, given in zip(drafts, plain, strict=True)
     ]
+
+
+def _encoding(draft: NewMessage) -> bytes:
+    return str((draft.attributes or {}).get(BODY_ENCODING, "")).encode()

@@ -83,14 +83,14 @@ def test_file_is_posted_and_written_to_the_byte(project_shell: CommandLine, tmp_
     shell, data = project_shell, bytes(range(256)) + b"\r\n"
     (tmp_path / "photo").write_bytes(data)
     options = ("--content-type", "image/x", "--priority", "3", "--attribute", "n=1")
-    (posted,) = shell.shown("message", "post", "q", "--file", str(tmp_path / "photo"), *options)
+    (posted,) = shell.shown("message", "post", "q", *options, str(tmp_path / "photo"), "--file")
     shown = shell.shown("message", "show", "q", posted["id"])
     assert (shown["content_type"], shown["body_encoding"]) == ("image/x", "base64")
     assert shown["attributes"] == {"n": 1}
     assert _zaqar_redis(shell, "message", "show", "q", posted["id"], "--raw") == data
     text = b"caf\xc3\xa9\n"
     ids = json.loads(
-        _zaqar_redis(shell, "message", "post", "q", "--file", "-", "-f", "json", given=text)
+        _zaqar_redis(shell, "message", "post", "q", "-", "--file", "-f", "json", given=text)
     )
     shown = shell.shown("message", "show", "q", ids[0]["id"])
     assert (shown["body"], shown["content_type"]) == ("café\n", "application/octet-stream")
@@ -99,10 +99,14 @@ def test_file_is_posted_and_written_to_the_byte(project_shell: CommandLine, tmp_
 
 def test_wrong_file_is_refused(project_shell: CommandLine, tmp_path: Path) -> None:
     post = ("message", "post", "q")
-    assert "cannot be read" in project_shell.refused(*post, "--file", str(tmp_path / "none"))
+    assert "cannot be read" in project_shell.refused(*post, str(tmp_path / "none"), "--file")
     assert "--file" in project_shell.refused(*post, "text", "--content-type", "a/b")
-    assert "--file" in project_shell.misused(*post)
-    assert "not allowed with" in project_shell.misused(*post, "text", "--file", "-")
+    assert "body" in project_shell.misused(*post)
+
+
+def test_options_may_be_before_the_body(project_shell: CommandLine) -> None:
+    (posted,) = project_shell.shown("message", "post", "q", "--ttl", "600", "hello")
+    assert project_shell.shown("message", "show", "q", posted["id"])["body"] == "hello"
 
 
 def test_attributes_of_messages_are_posted_and_shown(project_shell: CommandLine) -> None:

@@ -203,9 +203,7 @@ def test_settings_of_groups_change_at_any_time_and_the_mode_while_the_queue_is_e
     update(_group_mode="fair")
     _post(store, "a7", "b1")
     assert findings(store) == []
-    assert store.pop() == ["b1"]
-    store.clock.tick(1)
-    assert store.pop() == ["a6", "a7"]
+    assert sorted(store.pop()) == ["a6", "a7", "b1"]
     _post(store, "a8")
     for mode in (None, "ordered"):
         with pytest.raises(errors.Conflict, match="has messages"):
@@ -252,6 +250,44 @@ def test_moved_queue_goes_on_with_what_is_in_flight(pools: PooledContractStore) 
     assert sorted([each[0] for each in [*before, *taken]]) == ["a", "a", "b", "b", "c", "c"]
     pools.clock.tick(301)
     assert _claim(pools, 9)[0] == ["d1"]
+
+
+def test_group_rests_in_another_store_too(pools: PooledContractStore) -> None:
+    pools.create()
+    pools.run(pools.driver.queues.delete(pools.project, "q"))
+    _fair(pools, _group_rate=1 / 100)
+    _post(pools, *_many("a", 4), "b1")
+    _post(pools, "a5", delay=50)
+    assert _claim(pools, 2, ttl=600)[0] == ["a1", "b1"]
+    _post(pools, "b2")
+    delayed = pools.stats().delayed
+    move_queue(pools, pools.other_pool())
+    assert findings(pools) == []
+    assert (pools.stats().delayed, pools.pop()) == (delayed, [])
+    pools.clock.tick(60)
+    assert pools.pop() == []
+    pools.clock.tick(40)
+    assert sorted(pools.pop()) == ["a2", "b2"]
+
+
+@pytest.mark.parametrize("rate", [None, 1, 1 / 50])
+def test_other_rate_ends_or_shortens_the_rests(store: ContractStore, rate: float | None) -> None:
+    _fair(store, _group_rate=1 / 86400)
+    _post(store, *_many("a", 3), "b1")
+    assert sorted(store.pop()) == ["a1", "b1"]
+    recorder = HintRecorder(store).watch()
+    where = store.project, store.existing_queue()
+    metadata = {"_group_mode": "fair", "_group_rate": rate}
+    assert store.run(store.driver.queues.update(*where, metadata))
+    if rate is None:
+        recorder.wait()
+        assert store.pop() == ["a2", "a3"]
+    else:
+        assert findings(store) == []  # the sweeper knows when
+        assert store.pop() == []
+        store.clock.tick(1 / rate)
+        assert store.pop() == ["a2"]
+    assert findings(store) == []
 
 
 _DAMAGE: dict[str, tuple[Any, ...]] = {

@@ -91,6 +91,10 @@ class MessageQuery(Struct, frozen=True, kw_only=True):
     ] = None
 
 
+class ShownMessageQuery(MessageQuery, frozen=True, kw_only=True):
+    claim_id: Annotated[str | None, about("Of the message's `href`; it has no effect.")] = None
+
+
 class MessageListQuery(MessageQuery, frozen=True, kw_only=True):
     ids: Annotated[list[str] | None, about("Get these, and ignore the rest.", **_IDS)] = None
     marker: Marker = None

@@ -64,8 +64,9 @@ class RawBodyReader:
 def answer(request: Request[Any, None], message: Message) -> Answer:
     """Returns a body as it is, to who accepts its type or any bytes.  Raises NotAcceptable."""
     body, kind = message_fields.exact(message.attributes or {}, message.body)
-    accepted = request.headers.get(b"accept", b"")
-    if not (accepts(accepted, kind) or accepts(accepted, _OCTETS)):
+    accepted = request.headers.get(b"accept", b"").lower()
+    asked = kind.partition(";")[0].strip().lower()
+    if not (accepts(accepted, asked) or accepts(accepted, _OCTETS)):
         raise errors.NotAcceptable
     headers = (
         # A browser must not run what a client has posted.

@@ -157,7 +157,11 @@ _TOPICS = _Kind(
 
 _MISSING = (errors.NotFound,)
 _get_message = partial(
-    get, query=queries.MessageQuery, answers={200: docs.MessageOut}, problems=_MISSING, is_raw=True
+    get,
+    query=queries.ShownMessageQuery,
+    answers={200: docs.MessageOut},
+    problems=_MISSING,
+    is_raw=True,
 )
 
 

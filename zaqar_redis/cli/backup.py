@@ -22,6 +22,7 @@ from zaqar_redis.cli.base import PROJECTS, Row, Table, TargetCommand, arg, resou
 from zaqar_redis.cli.target import store_advice
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
+from zaqar_redis.storage.pools.formats import is_new, use_formats
 
 _COLUMNS = ("project", "queue", "outcome", "messages", "why")
 
@@ -173,6 +174,8 @@ class RestoreQueues(BackupCommand):
         with reading(path) as (header, reader):
             self.print_notice(_about(header), verbosity=1)
             await driver.ping()
+            if not parsed.dry_run and await is_new(driver):  # as a service begins on it
+                await use_formats(driver, is_new=True)
             doing = "reading" if parsed.dry_run else "restoring"
             with self.progress(doing, "B", unit_scale=True, total=reader.size) as progress:
                 restore = Restore(

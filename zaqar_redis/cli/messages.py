@@ -92,14 +92,15 @@ class PostMessage(QueueCommand, Lister):
     A file is posted as it is: `message show --raw` gives it back. Examples:
 
         zaqar-redis message post orders '{"number": 7}' hello --ttl 600
-        zaqar-redis message post photos --file cat.jpg --content-type image/jpeg
+        zaqar-redis message post photos cat.jpg --file --content-type image/jpeg
     """
 
     arguments = takes(
-        one_of(
-            arg("body", nargs="*", default=[], type=parse_body, help="body of a message"),
-            arg("--file", metavar="FILE", help="post the bytes of this file; - is standard input"),
-            required=True,
+        arg("body", nargs="+", help="body of a message"),
+        arg(
+            "--file",
+            action="store_true",
+            help="each body is the name of a file, whose bytes are posted; - is standard input",
         ),
         arg("--content-type", metavar="TYPE", help="of --file (application/octet-stream)"),
         arg("--ttl", type=int, metavar="SECONDS", help="time until they expire"),
@@ -126,12 +127,12 @@ class PostMessage(QueueCommand, Lister):
         fields = given(parsed_args, "ttl", "delay", "deliver_at", "group", "priority", "dedup_id")
         if parsed_args.attribute:
             fields["attributes"] = dict(parsed_args.attribute)
-        bodies: list[Message] = [{"body": body} for body in parsed_args.body]
-        if parsed_args.file is not None:
+        bodies: list[Message] = [{"body": parse_body(body)} for body in parsed_args.body]
+        if parsed_args.file:
             kind = parsed_args.content_type or "application/octet-stream"
-            bodies = [message_fields.in_document(_content(parsed_args.file), kind)]
+            bodies = [message_fields.in_document(_content(name), kind) for name in parsed_args.body]
         elif parsed_args.content_type is not None:
-            raise CommandFailed("--content-type is that of a --file: name one")
+            raise CommandFailed("--content-type is that of files: add --file")
         document = {"messages": [{**body, **fields} for body in bodies]}
         posted = self.api.request("POST", f"{self.path(parsed_args)}/messages", document)
         if duplicates := posted.get("duplicates"):

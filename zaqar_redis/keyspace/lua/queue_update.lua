@@ -2,7 +2,7 @@
 --
 -- Returns 'updated', 'changed', 'missing', 'grouped': a queue with messages keeps its groups as
 -- they are, or 'many': it has too many messages to count their bytes.
---#keys queue messages bodies expiry ready delayed order groups move_lock
+--#keys queue messages bodies expiry ready delayed order groups move_lock sweep_index
 --#args now:number expected metadata rest...
 --#pubsub publish
 -- expected: the metadata as it was read, or '' for any
@@ -54,5 +54,9 @@ if has_messages and mode_of(becomes) == 'fair' then
     redis.call('HSET', queue, 'order', becomes)
     ordered().reopen()
     redis.call(publish, queue .. ':feed', opened)
+    if resumes < math.huge then
+        local soonest, noted = resumes, redis.call('HGET', queue, 'due')
+--#include note_sweep
+    end
 end
 return 'updated'

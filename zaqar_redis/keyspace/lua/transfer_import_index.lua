@@ -62,7 +62,7 @@ for place, rank in ipairs(ranks) do
         local was_claimed = (tonumber(string.match(ARGV[at + 4], '^%d+', 33)) or 0) > 0
             and (tonumber(ARGV[at + 2]) or 0) < PARKED
             and (ARGV[at + 2] ~= '' or verbs.defer ~= verbs.leave)
-        score = verbs.add(rank, tail, not is_free and not was_claimed)
+        score = verbs.add(rank, tail, not is_free and not was_claimed, ARGV[at + 3])
         if not is_free and was_claimed then
             verbs.hold({rank})
         end

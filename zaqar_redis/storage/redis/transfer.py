@@ -42,6 +42,7 @@ _SUBSCRIBE = Script("transfer_import_subscriptions")
 _DELIVERIES = Script("transfer_export_deliveries")
 _ENTER = Script("transfer_import_deliveries")
 _PEND = Script("transfer_import_pending")
+_REST = Script("transfer_import_rests")
 _SETTINGS = Script("transfer_export_settings")
 _COMPLETE = Script("transfer_import_settings")
 _SEAL = Script("transfer_seal")
@@ -75,12 +76,13 @@ _RECORDS = (
     *("idempotency", "idempotency_old", "dead_letters", "dead_letters_old"),
     "delivery_states",
 )
-_KINDS = ("order", "index", *_TERM_KEYS, *_RECORDS, "deliveries", "settings")
+_KINDS = ("order", "rests", "index", *_TERM_KEYS, *_RECORDS, "deliveries", "settings")
 _IMPORTS = {
     "messages": _WRITE,
     "subscriptions": _SUBSCRIBE,
     "pending": _PEND,
     "deliveries": _ENTER,
+    "rests": _REST,
 }
 _AFTER = {kind: f"{next_kind}:0" for kind, next_kind in itertools.pairwise(_KINDS)}
 
@@ -150,6 +152,13 @@ class RedisTransfer(RedisResource):
             found, turn = yield RedisCommand("HMGET", of_queue.queue, kind, "turn")
             items = [kind, found, *(["turn", turn] if turn else [])] if found else []
             return TransferChunk(kind=kind, items=items, next_cursor=_AFTER[kind])
+        if kind == "rests":
+            rests = yield RedisCommand(
+                *("ZRANGEBYLEX", of_queue.groups, b"[\2", b"(\3", "LIMIT", int(position), _PAGE)
+            )
+            more = len(rests) == _PAGE
+            next_cursor = f"{kind}:{int(position) + _PAGE}" if more else _AFTER[kind]
+            return TransferChunk(kind=kind, items=rests, next_cursor=next_cursor)
         if kind == "deliveries":
             entries = yield _DELIVERIES(
                 of_queue, token=token, lease=_MOVE_LOCK_TTL_MS, after=position, limit=_ENTRIES

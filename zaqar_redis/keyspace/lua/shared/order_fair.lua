@@ -92,6 +92,18 @@ open = function(group)
     end
 end
 
+-- ends: when the delay of a message ends that comes from another store, ''; with the rest of its
+-- group it waits for its turn.
+local add = verbs.add
+function verbs.add(rank, tail, is_delayed, ends)
+    if is_delayed and ends and rest > 0 then
+        local record = record_of(tail)
+        local group = record and string.sub(record, 4) or ''
+        is_delayed = math.ceil(rests_until(group)) ~= tonumber(ends)
+    end
+    return add(rank, tail, is_delayed)
+end
+
 -- Let messages, which are not in `ready`, wait in their groups, or hold a place in them.
 local function place_as(state, ranks)
     local changed, gone, come = {}, {}, {}
@@ -118,11 +130,19 @@ function verbs.hold(ranks)
     place_as('h', ranks)
 end
 
+local function note_rest(group, ends)
+    local time = string.format('%017.3f', ends)
+    redis.call('ZADD', groups, 0, group .. '\0r' .. time, 0, '\2' .. time .. group)
+end
+
+local function forget_rest(noted)
+    redis.call('ZREM', groups, noted, string.sub(noted, 19) .. '\0r' .. string.sub(noted, 2, 18))
+end
+
 -- Let a group rest behind a message that is taken.
 local function begin_rest(group, following)
     local ends = now + rest
-    local time = string.format('%017.3f', ends)
-    redis.call('ZADD', groups, 0, group .. '\0r' .. time, 0, '\2' .. time .. group)
+    note_rest(group, ends)
     if following then
         resumes = math.min(resumes, math.ceil(ends))
         redis.call('ZADD', delayed, string.format('%.0f', math.ceil(ends)), following)
@@ -133,7 +153,7 @@ end
 local function forget_rests(limit)
     local by_now = '(\2' .. string.format('%017.3f', now)
     for _, over in ipairs(redis.call('ZRANGEBYLEX', groups, '[\2', by_now, 'LIMIT', 0, limit)) do
-        redis.call('ZREM', groups, over, string.sub(over, 19) .. '\0r' .. string.sub(over, 2, 18))
+        forget_rest(over)
     end
 end
 
@@ -227,9 +247,22 @@ end
 -- What comes back later, or is moved to another queue, is not in flight.
 verbs.defer, verbs.hold_to_move = verbs.leave, verbs.leave
 
--- Give turns to groups that wait, a bounded number, as more of each may be held now.
+-- Give turns to groups that wait, a bounded number, as more of each may be held or taken now.
 function verbs.reopen()
-    local LIMIT = 1000  -- the others when a message of theirs goes
+    local LIMIT = 1000  -- the others when a message of theirs goes, or their rest ends
+    local later = '(\2' .. string.format('%017.3f', now + rest)
+    for _, noted in ipairs(redis.call('ZREVRANGEBYLEX', groups, '(\3', later, 'LIMIT', 0, LIMIT)) do
+        local group = string.sub(noted, 19)
+        forget_rest(noted)
+        if rest >= 1 then
+            note_rest(group, now + rest)
+        end
+        local first = waiting(group, 0, 1)[1]
+        if first then
+            redis.call('ZREM', delayed, rank_in(first, group))
+            open(group)
+        end
+    end
     for _, mark in ipairs(redis.call('ZRANGEBYLEX', groups, '[\1', '(\2', 'LIMIT', 0, LIMIT)) do
         redis.call('ZREM', groups, mark)
         open(string.sub(mark, 2))
