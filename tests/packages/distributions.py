@@ -47,7 +47,7 @@ def build(source: Path, target: Path, *words: str) -> None:
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
 
-def install(wheel: Path, folder: Path) -> None:
+def install(wheel: Path, folder: Path, name: str = "zaqar-redis") -> None:
     """Makes an environment with a wheel and with what it requires, directly or not.
 
     These are links to what the tests have: to install them again takes a minute.
@@ -57,7 +57,7 @@ def install(wheel: Path, folder: Path) -> None:
     subprocess.run([*pip, "--quiet", "--no-deps", str(wheel)], check=True, timeout=200)
     scheme = {"base": str(folder), "platbase": str(folder)}
     packages = Path(sysconfig.get_path("purelib", "venv", scheme))
-    [own] = metadata.distributions(name="zaqar-redis", path=[str(packages)])
+    [own] = metadata.distributions(name=name, path=[str(packages)])
     for distribution in required(own):
         for name in {file.parts[0] for file in distribution.files or () if file.parts[0] != ".."}:
             link = packages / name

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A client of Zaqar's queues, with and without `await`.
+
+from zaqar_redis_client import Client
+
+with Client("http://127.0.0.1:8888", "demo") as client:
+    client.queue("jobs").post({"job": 1})
+"""
+
+from zaqar_redis_client.blocking import Claim, Client, Lease, Queue, Topic
+from zaqar_redis_client.clients import AsyncClient
+from zaqar_redis_client.credentials import Keystone, SignedURL, Token
+from zaqar_redis_client.errors import (
+    LeaseLost,
+    NotFound,
+    Refused,
+    Unavailable,
+    Unsupported,
+    ZaqarError,
+)
+from zaqar_redis_client.queues import AsyncClaim, AsyncQueue, AsyncTopic
+from zaqar_redis_client.queues import Lease as AsyncLease
+from zaqar_redis_client.records import Attribute, Draft, Message
+
+__all__ = [
+    "AsyncClaim",
+    "AsyncClient",
+    "AsyncLease",
+    "AsyncQueue",
+    "AsyncTopic",
+    "Attribute",
+    "Claim",
+    "Client",
+    "Draft",
+    "Keystone",
+    "Lease",
+    "LeaseLost",
+    "Message",
+    "NotFound",
+    "Queue",
+    "Refused",
+    "SignedURL",
+    "Token",
+    "Topic",
+    "Unavailable",
+    "Unsupported",
+    "ZaqarError",
+]

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same without `await`: what blocks runs in an event loop of a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from zaqar_redis_client.clients import AsyncClient
+from zaqar_redis_client.queues import AsyncClaim, AsyncQueue, AsyncTopic
+from zaqar_redis_client.queues import Lease as AsyncLease
+from zaqar_redis_client.records import Message
+
+P = ParamSpec("P")
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+class _Loop:
+    """The event loop that all blocking clients of the process share."""
+
+    _lock = threading.Lock()
+    _running: asyncio.AbstractEventLoop | None = None
+    _pid = 0
+
+    @classmethod
+    def run(cls, coroutine: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(coroutine, cls._loop())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    @classmethod
+    def _loop(cls) -> asyncio.AbstractEventLoop:
+        with cls._lock:
+            if cls._running is None or cls._pid != os.getpid():  # a fork has no threads
+                loop = asyncio.new_event_loop()
+                threading.Thread(
+                    target=loop.run_forever, name="zaqar-redis-client", daemon=True
+                ).start()
+                cls._running, cls._pid = loop, os.getpid()
+            return cls._running
+
+
+class _Blocking:
+    """What has an asynchronous counterpart."""
+
+    def __init__(self, counterpart: Any) -> None:
+        self._async = counterpart
+
+
+def blocking(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """Returns a method that waits for that of the counterpart."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return _Loop.run(method(self._async, *args, **kwargs))
+
+    return call
+
+
+def iterating(
+    method: Callable[Concatenate[A, P], AsyncIterator[T]],
+) -> Callable[Concatenate[Any, P], Iterator[T]]:
+    """Returns a method that iterates over what that of the counterpart yields."""
+
+    @functools.wraps(method)
+    def iterate(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        source: Any = method(self._async, *args, **kwargs)
+        try:
+            while True:
+                try:
+                    yield _Loop.run(anext(source))
+                except StopAsyncIteration:
+                    return
+        finally:
+            _Loop.run(source.aclose())
+
+    return iterate
+
+
+class Lease(_Blocking):
+    """A message that was claimed."""
+
+    _async: AsyncLease
+
+    @property
+    def message(self) -> Message:
+        return self._async.message
+
+    @property
+    def body(self) -> Any:
+        return self._async.message.body
+
+    ack = blocking(AsyncLease.ack)
+    release = blocking(AsyncLease.release)
+    extend = blocking(AsyncLease.extend)
+
+
+class Claim(_Blocking):
+    """Messages that are held until the claim ends, or they are deleted or given back."""
+
+    _async: AsyncClaim
+
+    @property
+    def id(self) -> str:
+        return self._async.id
+
+    @property
+    def messages(self) -> list[Message]:
+        return self._async.messages
+
+    show = blocking(AsyncClaim.show)
+    renew = blocking(AsyncClaim.renew)
+    extend = blocking(AsyncClaim.extend)
+    delete = blocking(AsyncClaim.delete)
+    release = blocking(AsyncClaim.release)
+
+
+class Topic(_Blocking):
+    """A topic of the client's project: its messages stay for all who read them."""
+
+    create = blocking(AsyncTopic.create)
+    delete = blocking(AsyncTopic.delete)
+    metadata = blocking(AsyncTopic.metadata)
+    update = blocking(AsyncTopic.update)
+    stats = blocking(AsyncTopic.stats)
+    purge = blocking(AsyncTopic.purge)
+    share = blocking(AsyncTopic.share)
+    post = blocking(AsyncTopic.post)
+    post_many = blocking(AsyncTopic.post_many)
+    get = blocking(AsyncTopic.get)
+    messages = iterating(AsyncTopic.messages)
+    delete_messages = blocking(AsyncTopic.delete_messages)
+    subscribe = blocking(AsyncTopic.subscribe)
+    unsubscribe = blocking(AsyncTopic.unsubscribe)
+
+
+class Queue(Topic):
+    """A queue of the client's project."""
+
+    _async: AsyncQueue
+
+    pop = blocking(AsyncQueue.pop)
+    _claim = blocking(AsyncQueue.claim)
+    _consume = iterating(AsyncQueue.consume)
+
+    def claim(
+        self, limit: int = 1, *, ttl: int = 60, grace: int = 60, wait: float = 0
+    ) -> Claim | None:
+        """Claims messages for *ttl* seconds; None: after *wait* seconds there is still none."""
+        claim = self._claim(limit, ttl=ttl, grace=grace, wait=wait)
+        return Claim(claim) if claim else None
+
+    def consume(self, *, prefetch: int = 20, ttl: int = 60) -> Iterator[Lease]:
+        """Yields messages as they come, each with its lease, for ever: see `AsyncQueue.consume`."""
+        for lease in self._consume(prefetch=prefetch, ttl=ttl):
+            yield Lease(lease)
+
+
+class Client(_Blocking):
+    """As `AsyncClient`, for threads."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(AsyncClient(*args, **options))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def queue(self, name: str) -> Queue:
+        return Queue(self._async.queue(name))
+
+    def topic(self, name: str) -> Topic:
+        return Topic(self._async.topic(name))
+
+    close = blocking(AsyncClient.close)
+    queues = iterating(AsyncClient.queues)
+    schedules = iterating(AsyncClient.schedules)
+    set_schedule = blocking(AsyncClient.set_schedule)
+    delete_schedule = blocking(AsyncClient.delete_schedule)

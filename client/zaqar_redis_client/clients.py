@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client: one service, one project."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+
+from zaqar_redis_client.credentials import Credential, Token
+from zaqar_redis_client.errors import Unsupported
+from zaqar_redis_client.http import Connection
+from zaqar_redis_client.queues import AsyncQueue, AsyncTopic
+
+
+class AsyncClient:
+    """Requests to one service, for one project.
+
+    *url*: without `/v2`.  *credential*: a token, or one of `credentials`; None: the service trusts
+    *project*.  *client_id*: a UUID, for a client that should not see its own messages again in
+    listings.  *connections*: those that are kept open.  *retry_for*: seconds for which a request
+    that can be repeated is tried, while the service is away or has too much to do.
+
+    It belongs to the event loop in which it is used first.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8888",
+        project: str | None = None,
+        *,
+        credential: Credential | str | None = None,
+        client_id: str = "",
+        connections: int = 100,
+        retry_for: float = 30.0,
+    ) -> None:
+        self._connection = Connection(
+            url,
+            project,
+            Token(credential) if isinstance(credential, str) else credential,
+            client_id=client_id,
+            connections=connections,
+            retry_for=retry_for,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._connection.close()
+
+    def queue(self, name: str) -> AsyncQueue:
+        return AsyncQueue(self._connection, name)
+
+    def topic(self, name: str) -> AsyncTopic:
+        return AsyncTopic(self._connection, name)
+
+    async def queues(self) -> AsyncIterator[str]:
+        """Lists the names of the queues."""
+        async for queue in self._listed("/v2/queues", "queues"):
+            yield queue["name"]
+
+    async def schedules(self) -> AsyncIterator[dict[str, Any]]:
+        """Lists the recurring posts."""
+        await self._require_schedules()
+        async for schedule in self._listed("/v2/schedules", "schedules"):
+            yield schedule
+
+    async def set_schedule(self, name: str, /, **fields: Any) -> dict[str, Any]:
+        """Creates or replaces a recurring post; *fields*: those of `PUT /v2/schedules/…`."""
+        await self._require_schedules()
+        answer = await self._connection.send("PUT", _schedule(name), fields)
+        return dict(answer.document)
+
+    async def delete_schedule(self, name: str) -> None:
+        await self._require_schedules()
+        await self._connection.send("DELETE", _schedule(name))
+
+    async def _listed(self, path: str, what: str) -> AsyncIterator[dict[str, Any]]:
+        marker = ""
+        while True:
+            asked = urlencode({"marker": marker} if marker else {})
+            answer = await self._connection.send("GET", f"{path}?{asked}" if asked else path)
+            page = (answer.document or {}).get(what, [])
+            for item in page:
+                yield item
+            if not page:
+                return
+            marker = page[-1]["name"]
+
+    async def _require_schedules(self) -> None:
+        if not await self._connection.is_extended():
+            raise Unsupported("stock Zaqar has no schedules")
+
+
+def _schedule(name: str) -> str:
+    return f"/v2/schedules/{quote(name, safe='')}"

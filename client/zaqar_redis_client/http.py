@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to one service: kept connections, retries, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from zaqar_redis_client.credentials import Credential
+from zaqar_redis_client.errors import LeaseLost, NotFound, Refused, Unavailable
+
+#: Seconds between two attempts: at first, and at most.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+#: Seconds that a request may take beside the time that it asks the service to wait.
+_TIMEOUT = 30.0
+#: What says that the request was not done: it may be sent again, whatever it is.
+_NOT_DONE = frozenset({429})
+#: What says that the service may answer later.
+_LATER = frozenset({429, 500, 502, 503, 504, 507})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.content) if self.content else None
+
+
+class Connection:
+    """Sends requests; of several attempts the last one counts."""
+
+    def __init__(
+        self,
+        url: str,
+        project: str | None,
+        credential: Credential | None,
+        *,
+        client_id: str,
+        connections: int,
+        retry_for: float,
+    ) -> None:
+        self._url = url.rstrip("/")
+        self._headers = {"Client-ID": client_id or str(uuid.uuid4()), "Accept": "application/json"}
+        if project is not None:
+            self._headers["X-Project-ID"] = project
+        self._credential = credential
+        self._connections = connections
+        self._retry_for = retry_for
+        self._session: aiohttp.ClientSession | None = None
+        self._is_extended: bool | None = None
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def is_extended(self) -> bool:
+        """Returns whether the service is zaqar_redis: stock Zaqar has no description of itself."""
+        if self._is_extended is None:
+            answer = await self.send("GET", "/openapi.json", expects=(404,))
+            self._is_extended = answer.status == 200
+        return self._is_extended
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        document: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        repeatable: bool = True,
+        wait: float = 0,
+        expects: tuple[int, ...] = (),
+        of_lease: bool = False,
+    ) -> Answer:
+        """Returns the answer to a request; *document* may be bytes of JSON.
+
+        *repeatable*: done twice it does what it does once; else it is sent again only when it
+        cannot have been done.  *wait*: seconds that the service may take.  *expects*: statuses
+        that are no errors.  *of_lease*: a refusal says that a lease has ended.  Raises Refused and
+        Unavailable.
+        """
+        data = json.dumps(document).encode() if not isinstance(document, bytes | None) else document
+        loop = asyncio.get_running_loop()
+        until, pause = loop.time() + self._retry_for, _FIRST_PAUSE
+        has_renewed = False
+        while True:
+            may_be_done, after = True, 0.0
+            try:
+                answer = await self._once(method, path, data, headers, wait)
+            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+                may_be_done, problem = False, str(error)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                problem = str(error) or type(error).__name__
+            else:
+                if answer.status < 400 or answer.status in expects:
+                    return answer
+                if answer.status == 401 and self._credential and not has_renewed:
+                    has_renewed = True
+                    if await self._credential.renew():
+                        continue
+                refusal = _refusal(answer, f"{method} {path.partition('?')[0]}", of_lease)
+                if answer.status not in _LATER:
+                    raise refusal
+                may_be_done = answer.status not in _NOT_DONE
+                problem = str(refusal)
+                after = _seconds(answer.headers.get("Retry-After", ""))
+            if may_be_done and not repeatable:
+                raise Unavailable(problem, may_be_done=True)
+            delay = max(after, pause * random.uniform(0.5, 1))
+            if loop.time() + delay > until:
+                raise Unavailable(
+                    f"tried for {self._retry_for:g} seconds: {problem}", may_be_done=may_be_done
+                )
+            await asyncio.sleep(delay)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        data: bytes | None,
+        headers: Mapping[str, str] | None,
+        wait: float,
+    ) -> Answer:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                headers=self._headers,
+                connector=aiohttp.TCPConnector(limit=self._connections),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        sent = dict(headers or {})
+        if data is not None:
+            sent.setdefault("Content-Type", "application/json")
+        if self._credential is not None:
+            sent |= await self._credential.headers()
+        async with self._session.request(
+            method,
+            URL(self._url + path, encoded=True),
+            data=data,
+            headers=sent,
+            timeout=aiohttp.ClientTimeout(total=_TIMEOUT + wait, sock_connect=10),
+            allow_redirects=False,
+        ) as response:
+            return Answer(response.status, response.headers, await response.read())
+
+
+def _refusal(answer: Answer, request: str, of_lease: bool) -> Refused:
+    title, description = "", answer.content[:500].decode(errors="replace")
+    try:
+        found = json.loads(answer.content)
+        title, description = str(found["title"]), str(found["description"])
+    except (ValueError, KeyError, TypeError):
+        pass  # of a proxy, perhaps
+    kind: type[Refused] = Refused
+    if answer.status == 404:
+        kind = NotFound
+    if of_lease and answer.status in (400, 403, 404):
+        kind = LeaseLost
+    return kind(answer.status, title, description, request)
+
+
+def _seconds(text: str) -> float:
+    return float(text) if text.isdigit() else 0.0

@@ -1,0 +1,453 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues, and what is claimed from them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Unpack
+from urllib.parse import quote, urlencode
+
+from zaqar_redis_client.errors import LeaseLost, Refused, Unsupported, ZaqarError
+from zaqar_redis_client.http import Connection
+from zaqar_redis_client.records import Draft, DraftFields, Message
+
+#: Messages and bytes of one request at most: below the limits of a service that has the defaults.
+_BATCH, _BATCH_BYTES = 1000, 200_000
+#: Ids of one request: `max_messages_per_page` of a service that has the defaults.
+_IDS = 20
+#: Seconds of a long poll, and of the pause after it where the service has none.
+_WAIT, _STOCK_PAUSE = 20.0, 1.0
+#: Seconds that a message lives longer than its claim: the least that Zaqar allows.
+_GRACE = 60
+_PATCH = "application/openstack-messaging-v2.0-json-patch"
+
+
+@dataclass
+class _Batch:
+    """What is posted, or deleted, in one turn of the loop."""
+
+    items: list[Any] = field(default_factory=list)
+    futures: list[asyncio.Future[Any]] = field(default_factory=list)
+
+
+class _Container:
+    """What messages are posted to.  It need not exist yet."""
+
+    kind: str
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._connection = connection
+        self.name = name
+        self._path = f"/v2/{self.kind}/{quote(name, safe='')}"
+        self._posts: _Batch | None = None
+
+    # The queue itself.
+
+    async def create(self, /, **metadata: Any) -> bool:
+        """Returns False if it existed: then its metadata stay as they are."""
+        return (await self._connection.send("PUT", self._path, metadata)).status == 201
+
+    async def delete(self) -> None:
+        await self._connection.send("DELETE", self._path)
+
+    async def metadata(self) -> dict[str, Any]:
+        answer = await self._connection.send("GET", self._path)
+        return dict(answer.document)
+
+    async def update(self, /, **metadata: Any) -> dict[str, Any]:
+        """Sets these metadata, removes those that are None, and returns all."""
+        now = await self.metadata()
+        patch = [
+            {"op": "remove", "path": f"/metadata/{name}"}
+            if value is None
+            else {
+                "op": "replace" if name in now else "add",
+                "path": f"/metadata/{name}",
+                "value": value,
+            }
+            for name, value in metadata.items()
+            if value is not None or name in now
+        ]
+        headers = {"Content-Type": _PATCH}
+        answer = await self._connection.send("PATCH", self._path, patch, headers=headers)
+        return dict(answer.document)
+
+    async def stats(self) -> dict[str, Any]:
+        """Returns the statistics of its messages; those of zaqar_redis have more of them."""
+        answer = await self._connection.send("GET", f"{self._path}/stats?detailed=true")
+        return dict(answer.document)
+
+    async def purge(self) -> None:
+        """Deletes all its messages."""
+        what = {"resource_types": ["messages"]}
+        await self._connection.send("POST", f"{self._path}/purge", what)
+
+    async def share(self, *, methods: Sequence[str], expires: str) -> dict[str, Any]:
+        """Returns a pre-signed URL of its messages, for `SignedURL`.  *expires*: ISO 8601."""
+        wanted = {"paths": ["messages"], "methods": [*methods], "expires": expires}
+        return dict((await self._connection.send("POST", f"{self._path}/share", wanted)).document)
+
+    # Messages.
+
+    async def post(self, body: Any, /, **fields: Unpack[DraftFields]) -> str:
+        """Posts a message, and returns its id; *fields*: those of `Draft`.
+
+        What tasks post in one turn of the loop leaves in one request.
+        """
+        draft = Draft(body=body, **fields)
+        await self._require(draft)
+        batch = self._posts
+        if batch is None:
+            batch = self._posts = _Batch()
+            asyncio.get_running_loop().call_soon(self._send_posts)
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        batch.items.append(json.dumps(draft.document()).encode())
+        batch.futures.append(future)
+        return await future
+
+    async def post_many(self, drafts: Iterable[Draft | Any]) -> list[str]:
+        """Posts messages, in this order, and returns their ids.
+
+        Those of one request are posted all or none; there are several when they are more than 1000
+        messages or 200 000 bytes.
+        """
+        known = [each if isinstance(each, Draft) else Draft(body=each) for each in drafts]
+        for draft in known:
+            await self._require(draft)
+        found: list[str] = []
+        for documents in _requests([json.dumps(draft.document()).encode() for draft in known]):
+            found += await self._post(documents)
+        return found
+
+    async def get(self, message_id: str) -> Message:
+        """Raises NotFound."""
+        path = f"{self._path}/messages/{quote(message_id)}?with_attributes=true&detailed=true"
+        return Message.of((await self._connection.send("GET", path)).document)
+
+    async def messages(
+        self, *, claimed: bool = False, delayed: bool = False, reverse: bool = False
+    ) -> AsyncIterator[Message]:
+        """Lists messages, the oldest first, as it reads them."""
+        asked = {"echo": "true", "with_attributes": "true", "detailed": "true", "limit": _IDS}
+        asked |= {"include_claimed": str(claimed).lower(), "include_delayed": str(delayed).lower()}
+        path = f"{self._path}/messages?{urlencode(asked)}" + ("&reverse=true" if reverse else "")
+        while True:
+            answer = await self._connection.send("GET", path)
+            page = answer.document or {"messages": [], "links": []}
+            for document in page["messages"]:
+                yield Message.of(document)
+            following = [link["href"] for link in page["links"] if link["rel"] == "next"]
+            if not page["messages"] or not following:
+                return
+            path = following[0]
+            if "with_attributes" not in path:  # stock Zaqar forgets what it does not know
+                path += "&with_attributes=true"
+
+    async def delete_messages(self, ids: Sequence[str]) -> None:
+        for from_ in range(0, len(ids), _IDS):
+            wanted = ",".join(ids[from_ : from_ + _IDS])
+            await self._connection.send("DELETE", f"{self._path}/messages?ids={wanted}")
+
+    # Subscriptions.
+
+    async def subscribe(self, subscriber: str, /, **fields: Any) -> dict[str, Any]:
+        """Returns id and perhaps the secret; *fields*: `ttl` and `options`, of Zaqar."""
+        document = {"subscriber": subscriber, **fields}
+        answer = await self._connection.send("POST", f"{self._path}/subscriptions", document)
+        return dict(answer.document)
+
+    async def unsubscribe(self, subscription_id: str) -> None:
+        await self._connection.send("DELETE", f"{self._path}/subscriptions/{subscription_id}")
+
+    # How they are sent.
+
+    async def _require(self, draft: Draft) -> None:
+        if draft.is_extended and not await self._connection.is_extended():
+            raise Unsupported(
+                f"stock Zaqar takes body, ttl and delay of a message only, to {self.name}"
+            )
+
+    def _send_posts(self) -> None:
+        batch, self._posts = self._posts or _Batch(), None
+        at = 0
+        for documents in _requests(batch.items):
+            futures = batch.futures[at : at + len(documents)]
+            at += len(documents)
+            _answer(asyncio.create_task(self._post_each(documents)), futures)
+
+    async def _post_each(self, documents: list[bytes]) -> Sequence[str | BaseException]:
+        """Returns what became of each."""
+        try:
+            return await self._post(documents)
+        except Refused:
+            if len(documents) == 1:
+                raise
+        # One of them is wrong, so none was posted.
+        singly = (self._post([document]) for document in documents)
+        outcomes = await asyncio.gather(*singly, return_exceptions=True)
+        return [each if isinstance(each, BaseException) else each[0] for each in outcomes]
+
+    async def _post(self, documents: list[bytes]) -> list[str]:
+        content = b'{"messages":[%b]}' % b",".join(documents)
+        answer = await self._connection.send(
+            "POST",
+            f"{self._path}/messages",
+            content,
+            headers={"Idempotency-Key": str(uuid.uuid4())},
+            repeatable=await self._connection.is_extended(),
+        )
+        return [href.rpartition("/")[2] for href in answer.document["resources"]]
+
+
+class AsyncTopic(_Container):
+    """A topic of the client's project: its messages stay for all who read them.
+
+    Only zaqar_redis has topics.  All methods raise Refused and Unavailable.
+    """
+
+    kind = "topics"
+
+
+class AsyncQueue(_Container):
+    """A queue of the client's project.
+
+    All methods raise Refused and Unavailable.
+    """
+
+    kind = "queues"
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        super().__init__(connection, name)
+        self._deletions: dict[str, _Batch] = {}
+
+    async def pop(self, limit: int = 1) -> list[Message]:
+        """Takes messages out of the queue for good: if the answer is lost, so are they."""
+        path = f"{self._path}/messages?pop={limit}&with_attributes=true"
+        answer = await self._connection.send("DELETE", path, repeatable=False)
+        return [Message.of(each) for each in (answer.document or {"messages": []})["messages"]]
+
+    # Claims.
+
+    async def claim(
+        self, limit: int = 1, *, ttl: int = 60, grace: int = _GRACE, wait: float = 0
+    ) -> AsyncClaim | None:
+        """Claims messages for *ttl* seconds; None: after *wait* seconds there is still none."""
+        asked = {"limit": limit, "detailed": "true", "with_attributes": "true"}
+        if wait and await self._connection.is_extended():
+            asked["wait"] = round(wait)
+        answer = await self._connection.send(
+            "POST",
+            f"{self._path}/claims?{urlencode(asked)}",
+            {"ttl": ttl, "grace": grace},
+            repeatable=False,
+            wait=wait,
+        )
+        if answer.status == 204:
+            return None
+        claim_id = answer.headers["Location"].rpartition("/")[2]
+        messages = [Message.of(each) for each in answer.document["messages"]]
+        return AsyncClaim(self, claim_id, ttl, grace, messages)
+
+    async def consume(self, *, prefetch: int = 20, ttl: int = 60) -> AsyncGenerator[Lease, None]:
+        """Yields messages as they come, each with its lease, for ever.
+
+        Leases are renewed until you end them with `ack` or `release`.  When the iteration ends,
+        those that were not yielded go back at once; end it with `contextlib.aclosing`.
+        """
+        while True:
+            try:
+                claim = await self.claim(prefetch, ttl=ttl, grace=max(ttl, _GRACE), wait=_WAIT)
+            except ZaqarError as error:
+                if not getattr(error, "may_be_done", False):
+                    raise
+                continue  # what it may have claimed comes back when that ends
+            if claim is None:
+                if not await self._connection.is_extended():
+                    await asyncio.sleep(_STOCK_PAUSE)
+                continue
+            renewal = asyncio.create_task(claim.keep())
+            left = [Lease(claim, message) for message in claim.messages]
+            try:
+                while left:
+                    yield left.pop(0)
+            finally:
+                claim.ends_when_empty(renewal)
+                if left:
+                    with contextlib.suppress(ZaqarError):
+                        await claim.release([lease.message.id for lease in left], delay=0)
+
+    async def _delete_held(self, claim_id: str, message_id: str) -> None:
+        """Deletes a message that a claim holds; those of one turn of the loop leave together."""
+        batch = self._deletions.get(claim_id)
+        if batch is None:
+            batch = self._deletions[claim_id] = _Batch()
+            asyncio.get_running_loop().call_soon(self._send_deletions, claim_id)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        batch.items.append(message_id)
+        batch.futures.append(future)
+        await future
+
+    def _send_deletions(self, claim_id: str) -> None:
+        batch = self._deletions.pop(claim_id)
+        for from_ in range(0, len(batch.items), _IDS):
+            part = slice(from_, from_ + _IDS)
+            deletion = self._delete_of_claim(claim_id, batch.items[part])
+            _answer(asyncio.create_task(deletion), batch.futures[part])
+
+    async def _delete_of_claim(
+        self, claim_id: str, ids: Sequence[str]
+    ) -> list[BaseException | None]:
+        """Returns what became of each."""
+        if len(ids) > 1 and await self._connection.is_extended():
+            path = f"{self._path}/messages?ids={','.join(ids)}&claim_ids={claim_id}"
+            try:
+                await self._connection.send("DELETE", path)
+            except Refused:
+                pass  # of one of them, so nothing was deleted
+            else:
+                return [None] * len(ids)
+        return await asyncio.gather(
+            *(self._delete_one(claim_id, each) for each in ids), return_exceptions=True
+        )
+
+    async def _delete_one(self, claim_id: str, message_id: str) -> None:
+        path = f"{self._path}/messages/{message_id}?claim_id={claim_id}"
+        await self._connection.send("DELETE", path, of_lease=True)
+
+
+class AsyncClaim:
+    """Messages that are held until the claim ends, or they are deleted or given back."""
+
+    def __init__(
+        self, queue: AsyncQueue, claim_id: str, ttl: int, grace: int, messages: list[Message]
+    ) -> None:
+        self._queue = queue
+        self.id = claim_id
+        #: seconds
+        self.ttl, self.grace = ttl, grace
+        self.messages = messages
+        self._held = {message.id for message in messages}
+        self._path = f"{queue._path}/claims/{claim_id}"
+        self._renewal: asyncio.Task[None] | None = None
+
+    async def show(self) -> dict[str, Any]:
+        """Returns its document: `ttl`, `age` and what it still holds.  Raises LeaseLost."""
+        return dict((await self._queue._connection.send("GET", self._path, of_lease=True)).document)
+
+    async def renew(self, ttl: int | None = None) -> None:
+        """Holds all that it still holds for as long again.  Raises LeaseLost."""
+        document = {"ttl": ttl or self.ttl, "grace": self.grace}
+        await self._queue._connection.send("PATCH", self._path, document, of_lease=True)
+
+    async def extend(self, message_id: str, ttl: int) -> None:
+        """Holds one message for *ttl* seconds from now.  Raises LeaseLost."""
+        await self._require_leases()
+        document = {"ids": [message_id], "ttl": ttl}
+        answer = await self._queue._connection.send("PATCH", self._path, document, of_lease=True)
+        if message_id not in answer.document["renewed"]:
+            raise LeaseLost(404, "Not held", "the claim does not hold it any more", message_id)
+
+    async def delete(self, message_id: str) -> None:
+        """Deletes a message that it holds: it is done.  Raises LeaseLost."""
+        try:
+            await self._queue._delete_held(self.id, message_id)
+        finally:
+            self._forget([message_id])
+
+    async def release(
+        self, ids: Sequence[str] | None = None, *, delay: int | None = None, reason: str = ""
+    ) -> None:
+        """Gives messages back, all or these; *delay*: seconds, None: as the queue says."""
+        try:
+            if ids is None and delay is None and not reason:
+                await self._queue._connection.send("DELETE", self._path)
+                return
+            await self._require_leases()
+            document: dict[str, Any] = {"reason": reason} if reason else {}
+            document |= {} if ids is None else {"ids": [*ids]}
+            document |= {} if delay is None else {"delay": delay}
+            path = f"{self._path}/release"
+            await self._queue._connection.send("POST", path, document, of_lease=True)
+        finally:
+            self._forget(self._held if ids is None else ids)
+
+    async def keep(self) -> None:
+        """Renews the claim in time, again and again, until it is cancelled or has ended."""
+        with contextlib.suppress(LeaseLost):
+            while True:
+                await asyncio.sleep(self.ttl / 3)
+                with contextlib.suppress(ZaqarError):
+                    await self.renew()
+
+    def ends_when_empty(self, renewal: asyncio.Task[None]) -> None:
+        """Ends its renewal with the last of its leases."""
+        self._renewal = renewal
+        self._forget(())
+
+    def _forget(self, ids: Iterable[str]) -> None:
+        self._held -= {*ids}
+        if not self._held and self._renewal is not None:
+            self._renewal.cancel()
+
+    async def _require_leases(self) -> None:
+        if not await self._queue._connection.is_extended():
+            raise Unsupported("stock Zaqar has no leases of single messages")
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A message that was claimed."""
+
+    claim: AsyncClaim
+    message: Message
+
+    @property
+    def body(self) -> Any:
+        return self.message.body
+
+    async def ack(self) -> None:
+        """Deletes the message: it is done.  Raises LeaseLost."""
+        await self.claim.delete(self.message.id)
+
+    async def release(self, *, delay: int | None = None, reason: str = "") -> None:
+        """Gives it back; *delay*: seconds, None: as the queue says."""
+        await self.claim.release([self.message.id], delay=delay, reason=reason)
+
+    async def extend(self, ttl: int) -> None:
+        """Holds it for *ttl* seconds from now.  Raises LeaseLost."""
+        await self.claim.extend(self.message.id, ttl)
+
+
+def _requests(documents: Sequence[bytes]) -> list[list[bytes]]:
+    """Returns the documents of each request."""
+    found: list[list[bytes]] = []
+    size = 0
+    for document in documents:
+        if not found or len(found[-1]) == _BATCH or size + len(document) > _BATCH_BYTES:
+            found.append([])
+            size = 0
+        found[-1].append(document)
+        size += len(document) + 1
+    return found
+
+
+def _answer(task: asyncio.Task[Any], futures: Sequence[asyncio.Future[Any]]) -> None:
+    """Gives each future its item of what the task returns, or the task's error."""
+
+    def done(task: asyncio.Task[Any]) -> None:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        outcomes = [error] * len(futures) if error else task.result()
+        for future, outcome in zip(futures, outcomes, strict=True):
+            if future.done():
+                continue
+            if isinstance(outcome, BaseException):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+    task.add_done_callback(done)

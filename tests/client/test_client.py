@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client and a service: what is posted, claimed and acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from zaqar_redis_client import (
+    AsyncClient,
+    Attribute,
+    Client,
+    Draft,
+    LeaseLost,
+    Message,
+    NotFound,
+    Refused,
+)
+
+from tests.support import servers
+
+_BYTES = bytes(range(256))
+
+
+async def test_message_comes_back_with_all_its_fields(client: AsyncClient) -> None:
+    queue = client.queue("q")
+    attributes: dict[str, Attribute] = {"kind": "order", "price": 9.5, "photo": _BYTES}
+    posted = await queue.post(
+        {"n": 1}, ttl=600, group="ann", priority=7, dedup_id="one", attributes=attributes
+    )
+    again = await queue.post({"n": 2}, dedup_id="one")
+    message = await queue.get(posted)
+    assert (again, message.body, message.ttl) == (posted, {"n": 1}, 600)
+    assert (message.group, message.priority, message.dedup_id) == ("ann", 7, "one")
+    assert message.attributes == attributes
+    with pytest.raises(NotFound):
+        await queue.get(posted[:-1] + "9")
+
+
+async def test_bytes_come_back_as_bytes(client: AsyncClient) -> None:
+    queue = client.queue("q")
+    await queue.post(_BYTES)
+    (message,) = await queue.pop()
+    assert message.body == _BYTES
+
+
+async def test_delayed_message_is_listed_when_it_is_asked_for(client: AsyncClient) -> None:
+    queue = client.queue("q")
+    await queue.post("later", deliver_at=datetime.now(UTC) + timedelta(hours=1))
+    await queue.post("now")
+    assert [each.body async for each in queue.messages()] == ["now"]
+    assert [each.body async for each in queue.messages(delayed=True)] == ["later", "now"]
+
+
+async def test_posts_of_one_turn_leave_in_one_request(client: AsyncClient) -> None:
+    queue = client.queue("q")
+    ids = await asyncio.gather(*(queue.post(number) for number in range(50)))
+    assert [each.body async for each in queue.messages()] == [*range(50)]
+    assert [each.id async for each in queue.messages()] == ids
+    assert (await queue.stats())["idempotency_records"] == 1
+
+
+async def test_many_messages_keep_their_order_over_several_requests(client: AsyncClient) -> None:
+    queue = client.queue("q")
+    drafts = [Draft(body="x" * 1000 + str(number)) for number in range(450)]
+    ids = await queue.post_many(drafts)
+    assert len({*ids}) == 450
+    assert ids == [each.id async for each in queue.messages()]
+    assert (await queue.stats())["idempotency_records"] == 3
+
+
+async def test_wrong_message_fails_alone_of_the_posts_that_leave_together(
+    client: AsyncClient,
+) -> None:
+    queue = client.queue("q")
+    outcomes = await asyncio.gather(
+        queue.post(1), queue.post(2, ttl=1), queue.post(3), return_exceptions=True
+    )
+    assert [isinstance(each, Refused) for each in outcomes] == [False, True, False]
+    assert "ttl" in str(outcomes[1])
+    assert sorted([each.body async for each in queue.messages()]) == [1, 3]
+
+
+async def test_claim_holds_extends_releases_and_deletes_single_messages(
+    client: AsyncClient,
+) -> None:
+    queue = client.queue("q")
+    await queue.create(_min_claim_ttl=1)
+    await queue.post_many([1, 2, 3])
+    claim = await queue.claim(3, ttl=60)
+    assert claim
+    assert await queue.claim() is None
+    one, two, three = claim.messages
+    await claim.extend(one.id, 600)
+    await claim.release([two.id], delay=0, reason="no paper")
+    with pytest.raises(LeaseLost):
+        await claim.extend(two.id, 60)
+    outcomes = await asyncio.gather(
+        *(claim.delete(each.id) for each in (one, two, three)), return_exceptions=True
+    )
+    assert [type(each) for each in outcomes] == [type(None), LeaseLost, type(None)]
+    again = await queue.claim()
+    assert again
+    assert (again.messages[0].body, again.messages[0].claim_count) == (2, 2)
+    assert again.messages[0].reason == "no paper"
+
+
+async def test_consumer_gets_what_comes_and_gives_back_what_it_did_not_yield(
+    client: AsyncClient,
+) -> None:
+    queue = client.queue("q")
+    await queue.post_many([1, 2, 3, 4, 5])
+    done = []
+    async with contextlib.aclosing(queue.consume(prefetch=5)) as leases:
+        async for lease in leases:
+            done.append(lease.body)
+            await lease.ack()
+            if len(done) == 2:
+                break
+    assert done == [1, 2]
+    assert [each.body async for each in queue.messages()] == [3, 4, 5]
+
+
+async def test_lease_is_renewed_while_the_message_is_held(client: AsyncClient) -> None:
+    queue = client.queue("q")
+    await queue.create(_min_claim_ttl=1)
+    await queue.post("long")
+    async with contextlib.aclosing(queue.consume(ttl=9)) as leases:
+        lease = await anext(leases)
+        ages = [0]
+        while not max(ages) > ages[-1]:  # renewed: it is young again
+            ages.append((await lease.claim.show())["age"])
+            await asyncio.sleep(0.1)
+        await lease.ack()
+    assert (await queue.stats())["messages"]["total"] == 0
+
+
+async def test_settings_of_a_queue_change_and_are_shown(client: AsyncClient) -> None:
+    queue = client.queue("q")
+    assert await queue.create(_max_claim_count=5, colour="red")
+    assert not await queue.create()
+    changed = await queue.update(colour=None, _max_claim_count=7, size=3)
+    assert ("colour" in changed, changed["_max_claim_count"], changed["size"]) == (False, 7, 3)
+    with pytest.raises(Refused, match="_max_messages"):
+        await queue.update(_max_messages=0)
+    await queue.delete()
+    assert [each async for each in client.queues()] == []
+
+
+async def test_topic_and_subscription(client: AsyncClient) -> None:
+    topic = client.topic("news")
+    await topic.post_many(["a", "b"])
+    assert [each.body async for each in topic.messages(reverse=True)] == ["b", "a"]
+    made = await topic.subscribe("queue:copies")
+    await topic.post("c")
+    copies = client.queue("copies")
+    claim = await copies.claim(wait=20)
+    assert claim
+    assert claim.messages[0].body == "c"
+    await topic.unsubscribe(made["subscription_id"])
+
+
+def test_without_await_it_does_the_same(running: servers.RunningService, project: str) -> None:
+    with Client(running.url, project) as client:
+        queue = client.queue("q")
+        queue.create()
+        queue.post_many([1, 2, 3])
+        queue.post(b"bytes")
+        claim = queue.claim()
+        assert claim
+        assert claim.messages[0].body == 1
+        claim.release()
+        done = []
+        for lease in queue.consume(prefetch=2):
+            done.append(lease.body)
+            lease.ack()
+            if len(done) == 3:
+                break
+        assert done == [1, 2, 3]
+        listed: list[Message] = list(queue.messages())
+        assert [each.body for each in listed] == [b"bytes"]
+        assert list(client.queues()) == ["q"]

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client, and a network and a service that fail; and stock Zaqar."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from zaqar_redis_client import AsyncClient, LeaseLost, Unavailable, Unsupported
+
+from tests.stock.harness import StockZaqarStorage
+from tests.support import servers
+from tests.support.tcp_proxy import tcp_proxy
+from tests.upstream import stock
+
+
+def _port(url: str) -> int:
+    return int(url.rpartition(":")[2])
+
+
+async def test_request_that_got_no_answer_is_repeated_if_that_is_safe(
+    running: servers.RunningService, project: str
+) -> None:
+    async with (
+        tcp_proxy(_port(running.url)) as (proxy, port),
+        AsyncClient(f"http://127.0.0.1:{port}", project) as client,
+    ):
+        queue = client.queue("q")
+        await queue.post("before")
+        await client.close()  # the next request needs a new connection
+        proxy.drop(2)
+        await asyncio.gather(queue.post("one"), queue.post("two"))
+        assert [each.body async for each in queue.messages()] == ["before", "one", "two"]
+        await client.close()
+        proxy.drop(1)
+        with pytest.raises(Unavailable) as failed:
+            await queue.claim()
+        assert failed.value.may_be_done
+        claim = await queue.claim(3)
+        assert claim
+        await client.close()
+        proxy.drop(1)
+        await asyncio.gather(*(claim.delete(each.id) for each in claim.messages))
+        assert (await queue.stats())["messages"]["total"] == 0
+
+
+async def test_service_that_is_away_is_named_after_the_time_to_try(project: str) -> None:
+    port = servers.free_port()
+    async with AsyncClient(f"http://127.0.0.1:{port}", project, retry_for=0.3) as client:
+        with pytest.raises(Unavailable, match=str(port)) as failed:
+            await client.queue("q").post(1)
+    assert not failed.value.may_be_done
+
+
+@pytest.fixture(scope="module")
+def stock_zaqar() -> Iterator[str]:
+    with servers.redis_server() as server:
+        uri = StockZaqarStorage.uri(server)
+        with stock.zaqar(uri, target="redis") as url:
+            yield url
+
+
+async def test_stock_zaqar_is_served_as_far_as_it_can_and_the_rest_is_named(
+    stock_zaqar: str, project: str
+) -> None:
+    async with AsyncClient(stock_zaqar, project) as client:
+        queue = client.queue("q")
+        assert await queue.create()
+        await queue.post_many([1, 2, 3])
+        await queue.post({"n": 4}, ttl=600)
+        assert [each.body async for each in queue.messages()] == [1, 2, 3, {"n": 4}]
+        claim = await queue.claim(2, wait=1)
+        assert claim
+        first, second = claim.messages
+        await asyncio.gather(claim.delete(first.id), claim.delete(second.id))
+        await claim.renew()
+        await claim.release()
+        with pytest.raises(LeaseLost):
+            await claim.renew()
+        async for lease in queue.consume(prefetch=1):
+            await lease.ack()
+            break
+        assert len(await queue.pop(5)) == 1
+        for wrong in (
+            queue.post(b"bytes"),
+            queue.post(1, priority=3),
+            client.set_schedule("s", queue="q", cron="* * * * *", message={"body": 1}),
+        ):
+            with pytest.raises(Unsupported, match="stock Zaqar"):
+                await wrong
