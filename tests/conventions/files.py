@@ -14,6 +14,7 @@ _WRITTEN = (
     ".ci",
     ".github",
     "benchmarks",
+    "client",
     "deploy",
     "doc",
     "etc",
