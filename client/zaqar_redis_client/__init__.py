@@ -9,7 +9,7 @@ with Client("http://127.0.0.1:8888", "demo") as client:
 
 from zaqar_redis_client.blocking import Claim, Client, Lease, Queue, Topic
 from zaqar_redis_client.clients import AsyncClient
-from zaqar_redis_client.credentials import Keystone, SignedURL, Token
+from zaqar_redis_client.credentials import SignedURL, Token
 from zaqar_redis_client.errors import (
     LeaseLost,
     NotFound,
@@ -18,8 +18,7 @@ from zaqar_redis_client.errors import (
     Unsupported,
     ZaqarError,
 )
-from zaqar_redis_client.queues import AsyncClaim, AsyncQueue, AsyncTopic
-from zaqar_redis_client.queues import Lease as AsyncLease
+from zaqar_redis_client.queues import AsyncClaim, AsyncLease, AsyncQueue, AsyncTopic
 from zaqar_redis_client.records import Attribute, Draft, Message
 
 __all__ = [
@@ -32,7 +31,6 @@ __all__ = [
     "Claim",
     "Client",
     "Draft",
-    "Keystone",
     "Lease",
     "LeaseLost",
     "Message",

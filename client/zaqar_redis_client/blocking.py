@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from zaqar_redis_client.clients import AsyncClient
-from zaqar_redis_client.queues import AsyncClaim, AsyncQueue, AsyncTopic
-from zaqar_redis_client.queues import Lease as AsyncLease
+from zaqar_redis_client.queues import AsyncClaim, AsyncLease, AsyncQueue, AsyncTopic
 from zaqar_redis_client.records import Message
 
 P = ParamSpec("P")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Self
 from urllib.parse import quote, urlencode
+from weakref import WeakValueDictionary
 
 from zaqar_redis_client.credentials import Credential, Token
 from zaqar_redis_client.errors import Unsupported
@@ -42,6 +43,8 @@ class AsyncClient:
             connections=connections,
             retry_for=retry_for,
         )
+        # So what tasks post that name a queue anew leaves together, too.
+        self._queues: WeakValueDictionary[str, AsyncQueue] = WeakValueDictionary()
 
     async def __aenter__(self) -> Self:
         return self
@@ -54,7 +57,11 @@ class AsyncClient:
         await self._connection.close()
 
     def queue(self, name: str) -> AsyncQueue:
-        return AsyncQueue(self._connection, name)
+        """Returns the same object for a name as long as somebody has it."""
+        found = self._queues.get(name)
+        if found is None:
+            found = self._queues[name] = AsyncQueue(self._connection, name)
+        return found
 
     def topic(self, name: str) -> AsyncTopic:
         return AsyncTopic(self._connection, name)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -46,18 +45,3 @@ class SignedURL:
 
     async def renew(self) -> bool:
         return False
-
-
-class Keystone:
-    """A session of keystoneauth1, which logs in when it is needed."""
-
-    def __init__(self, session: Any) -> None:
-        self._session = session
-
-    async def headers(self) -> Mapping[str, str]:
-        # It may ask Keystone, and would block the loop meanwhile.
-        found = await asyncio.to_thread(self._session.get_auth_headers)
-        return dict(found or {})
-
-    async def renew(self) -> bool:
-        return bool(await asyncio.to_thread(self._session.invalidate))

@@ -57,7 +57,7 @@ class Connection:
             self._headers["X-Project-ID"] = project
         self._credential = credential
         self._connections = connections
-        self._retry_for = retry_for
+        self.retry_for = retry_for
         self._session: aiohttp.ClientSession | None = None
         self._is_extended: bool | None = None
 
@@ -94,7 +94,7 @@ class Connection:
         """
         data = json.dumps(document).encode() if not isinstance(document, bytes | None) else document
         loop = asyncio.get_running_loop()
-        until, pause = loop.time() + self._retry_for, _FIRST_PAUSE
+        until, pause = loop.time() + self.retry_for, _FIRST_PAUSE
         has_renewed = False
         while True:
             may_be_done, after = True, 0.0
@@ -122,7 +122,7 @@ class Connection:
             delay = max(after, pause * random.uniform(0.5, 1))
             if loop.time() + delay > until:
                 raise Unavailable(
-                    f"tried for {self._retry_for:g} seconds: {problem}", may_be_done=may_be_done
+                    f"tried for {self.retry_for:g} seconds: {problem}", may_be_done=may_be_done
                 )
             await asyncio.sleep(delay)
             pause = min(2 * pause, _LONGEST_PAUSE)

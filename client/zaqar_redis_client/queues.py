@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Unpack
 from urllib.parse import quote, urlencode
 
-from zaqar_redis_client.errors import LeaseLost, Refused, Unsupported, ZaqarError
+from zaqar_redis_client.errors import (
+    LeaseLost,
+    Refused,
+    Unavailable,
+    Unsupported,
+    ZaqarError,
+)
 from zaqar_redis_client.http import Connection
 from zaqar_redis_client.records import Draft, DraftFields, Message
 
@@ -20,8 +26,8 @@ from zaqar_redis_client.records import Draft, DraftFields, Message
 _BATCH, _BATCH_BYTES = 1000, 200_000
 #: Ids of one request: `max_messages_per_page` of a service that has the defaults.
 _IDS = 20
-#: Seconds of a long poll, and of the pause after it where the service has none.
-_WAIT, _STOCK_PAUSE = 20.0, 1.0
+#: Seconds of a long poll, and of the pause where there is none or it has failed.
+_WAIT, _PAUSE = 20.0, 1.0
 #: Seconds that a message lives longer than its claim: the least that Zaqar allows.
 _GRACE = 60
 _PATCH = "application/openstack-messaging-v2.0-json-patch"
@@ -253,25 +259,32 @@ class AsyncQueue(_Container):
         messages = [Message.of(each) for each in answer.document["messages"]]
         return AsyncClaim(self, claim_id, ttl, grace, messages)
 
-    async def consume(self, *, prefetch: int = 20, ttl: int = 60) -> AsyncGenerator[Lease, None]:
+    async def consume(
+        self, *, prefetch: int = 20, ttl: int = 60
+    ) -> AsyncGenerator[AsyncLease, None]:
         """Yields messages as they come, each with its lease, for ever.
 
         Leases are renewed until you end them with `ack` or `release`.  When the iteration ends,
         those that were not yielded go back at once; end it with `contextlib.aclosing`.
         """
+        loop, fails_since = asyncio.get_running_loop(), None
         while True:
             try:
                 claim = await self.claim(prefetch, ttl=ttl, grace=max(ttl, _GRACE), wait=_WAIT)
-            except ZaqarError as error:
-                if not getattr(error, "may_be_done", False):
+            except Unavailable as error:
+                fails_since = fails_since or loop.time()
+                is_over = loop.time() - fails_since > self._connection.retry_for
+                if is_over or not error.may_be_done:
                     raise
-                continue  # what it may have claimed comes back when that ends
+                await asyncio.sleep(_PAUSE)  # what it may have claimed comes back by itself
+                continue
+            fails_since = None
             if claim is None:
                 if not await self._connection.is_extended():
-                    await asyncio.sleep(_STOCK_PAUSE)
+                    await asyncio.sleep(_PAUSE)
                 continue
             renewal = asyncio.create_task(claim.keep())
-            left = [Lease(claim, message) for message in claim.messages]
+            left = [AsyncLease(claim, message) for message in claim.messages]
             try:
                 while left:
                     yield left.pop(0)
@@ -400,7 +413,7 @@ class AsyncClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class AsyncLease:
     """A message that was claimed."""
 
     claim: AsyncClaim

@@ -15,7 +15,8 @@ from tests.support.backends import Backend
 
 @pytest.fixture(scope="session")
 def running(redis_server: Backend) -> Iterator[servers.RunningService]:
-    with servers.service(redis_server.uri, workers=2) as running:
+    options: dict[str, dict[str, object]] = {"signed_url": {"secret_key": "of the tests only"}}
+    with servers.service(redis_server.uri, workers=2, options=options) as running:
         servers.wait_for(lambda: len(running.workers()) == 2, "two workers")
         yield running
 

@@ -17,6 +17,7 @@ from zaqar_redis_client import (
     Message,
     NotFound,
     Refused,
+    SignedURL,
 )
 
 from tests.support import servers
@@ -56,7 +57,7 @@ async def test_delayed_message_is_listed_when_it_is_asked_for(client: AsyncClien
 
 async def test_posts_of_one_turn_leave_in_one_request(client: AsyncClient) -> None:
     queue = client.queue("q")
-    ids = await asyncio.gather(*(queue.post(number) for number in range(50)))
+    ids = await asyncio.gather(*(client.queue("q").post(number) for number in range(50)))
     assert [each.body async for each in queue.messages()] == [*range(50)]
     assert [each.id async for each in queue.messages()] == ids
     assert (await queue.stats())["idempotency_records"] == 1
@@ -160,6 +161,20 @@ async def test_topic_and_subscription(client: AsyncClient) -> None:
     assert claim
     assert claim.messages[0].body == "c"
     await topic.unsubscribe(made["subscription_id"])
+
+
+async def test_signed_url_allows_what_it_names(
+    client: AsyncClient, running: servers.RunningService
+) -> None:
+    queue = client.queue("q")
+    await queue.post("seen")
+    expires = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%S")
+    shared = await queue.share(methods=["GET"], expires=expires)
+    async with AsyncClient(running.url, credential=SignedURL(shared)) as other:
+        assert [each.body async for each in other.queue("q").messages()] == ["seen"]
+        with pytest.raises(Refused) as refused:
+            await other.queue("q").post("no")
+        assert refused.value.status in (401, 403, 404)
 
 
 def test_without_await_it_does_the_same(running: servers.RunningService, project: str) -> None:

@@ -214,8 +214,12 @@ function verbs.expand(page, room, is_all)
         forget_rests(2 * #ranks)
     end
     redis.call('HSET', queue, 'turn', as_text(turn))
-    for _, head in ipairs(again) do
-        redis.call('ZADD', ready, as_text(head.turn), head.rank)
+    local turns = {}
+    for place, head in ipairs(again) do
+        turns[2 * place - 1], turns[2 * place] = as_text(head.turn), head.rank
+    end
+    if #turns > 0 then
+        redis.call('ZADD', ready, unpack(turns))
     end
     return ranks
 end
