@@ -10,45 +10,21 @@ from typing import Any
 
 import pytest
 
+from tests.contract import grouped
 from tests.contract.test_feed import HintRecorder
 from tests.contract.test_moving import move_queue
 from tests.support.stores import CLIENT, TTL, ContractStore, PooledContractStore, findings, names
 from zaqar_redis import errors, message_fields
 from zaqar_redis.keyspace import control_keys, keys
-from zaqar_redis.records import Attributes, Message, NewMessage
-
-
-def _post(store: ContractStore, *labelled: str, **more: Any) -> tuple[str, ...]:
-    """Posts messages such as "a1" of the group a, or "first:7" of the priority 7, or "a1:7"."""
-    messages = []
-    for text in labelled:
-        body, _, priority = text.partition(":")
-        group = body[0] if body[1:].isdigit() else None
-        attributes: Attributes = {message_fields.GROUP: group} if group else {}
-        if priority:
-            attributes = {**attributes, message_fields.PRIORITY: int(priority)}
-        messages.append(
-            NewMessage(body=b'"%b"' % body.encode(), ttl=TTL, attributes=attributes, **more)
-        )
-    return store.send(messages).ids
-
-
-def _claim(store: ContractStore, limit: int = 1, ttl: int = 60) -> tuple[list[str], str | None]:
-    taken = store.claim(limit, ttl=ttl)
-    return names(taken.messages), taken.claim_id
-
-
-def _update(store: ContractStore, **metadata: Any) -> None:
-    assert store.run(store.driver.queues.update(store.project, store.existing_queue(), metadata))
-
+from zaqar_redis.records import Message, NewMessage
 
 # -- priorities
 
 
 def test_highest_priority_is_claimed_first_and_the_oldest_of_each(store: ContractStore) -> None:
     store.create(_priorities="strict")
-    _post(store, "low", "high:31", "mid:7", "low too:0", "mid too:7")
-    _post(store, "higher:30")
+    grouped.post(store, "low", "high:31", "mid:7", "low too:0", "mid too:7")
+    grouped.post(store, "higher:30")
     claim = store.claim(limit=3).claim_id
     assert store.held(claim) == ["high", "higher", "mid"]
     store.release(claim)
@@ -57,11 +33,11 @@ def test_highest_priority_is_claimed_first_and_the_oldest_of_each(store: Contrac
 
 def test_priority_stays_through_delay_release_and_lapse(store: ContractStore) -> None:
     store.create(_priorities="strict", _redelivery_delay=10)
-    _post(store, "low")
-    _post(store, "later:3", delay=30)
-    _post(store, "high:5")
-    assert _claim(store)[0] == ["high"]
-    assert _claim(store)[0] == ["low"]
+    grouped.post(store, "low")
+    grouped.post(store, "later:3", delay=30)
+    grouped.post(store, "high:5")
+    assert grouped.claim(store)[0] == ["high"]
+    assert grouped.claim(store)[0] == ["low"]
     store.clock.tick(71)
     assert store.pop() == ["high", "later", "low"]
     assert store.stats().total == 0
@@ -69,16 +45,16 @@ def test_priority_stays_through_delay_release_and_lapse(store: ContractStore) ->
 
 def test_with_aging_a_step_of_priority_overtakes_so_many_messages(store: ContractStore) -> None:
     store.create(_priorities=2)
-    _post(store, "a", "b", "c", "d", "e:1", "f:2", "g")
+    grouped.post(store, "a", "b", "c", "d", "e:1", "f:2", "g")
     assert store.pop() == ["a", "f", "b", "e", "c", "d", "g"]
-    _update(store, _priorities=1)
-    _post(store, "a", "b", "c:1", "d:1", "e:2")
+    grouped.update(store, _priorities=1)
+    grouped.post(store, "a", "b", "c:1", "d:1", "e:2")
     assert store.pop() == ["a", "c", "b", "e", "d"]
 
 
 def test_messages_are_listed_as_they_were_posted_with_their_fields(store: ContractStore) -> None:
     store.create(_priorities="strict", _group_mode="ordered")
-    _post(store, "a1:3", "b1", "a2", "high:31")
+    grouped.post(store, "a1:3", "b1", "a2", "high:31")
     store.claim(1)
     assert store.listed() == ["a1", "b1", "a2", "high"]
     page: list[Message] = [*store.page(claimed=False).items]
@@ -91,20 +67,20 @@ def test_messages_are_listed_as_they_were_posted_with_their_fields(store: Contra
 
 
 def test_queues_without_these_settings_claim_by_age(store: ContractStore) -> None:
-    _post(store, "a1", "a2:9", "b1:31")
-    assert _claim(store, 2)[0] == ["a1", "a2"]
+    grouped.post(store, "a1", "a2:9", "b1:31")
+    assert grouped.claim(store, 2)[0] == ["a1", "a2"]
     assert store.pop() == ["b1"]
 
 
 def test_priorities_can_begin_and_end_while_there_are_messages(store: ContractStore) -> None:
     store.create()
-    _post(store, "old:9")
+    grouped.post(store, "old:9")
     store.upgrade()
-    _update(store, _priorities="strict")
-    _post(store, "low", "high:1")
-    assert _claim(store)[0] == ["high"]
-    _update(store)
-    _post(store, "next:9")
+    grouped.update(store, _priorities="strict")
+    grouped.post(store, "low", "high:1")
+    assert grouped.claim(store)[0] == ["high"]
+    grouped.update(store)
+    grouped.post(store, "next:9")
     store.clock.tick(61)
     assert findings(store) == []
     assert store.pop() == ["old", "low", "high", "next"]
@@ -113,10 +89,10 @@ def test_priorities_can_begin_and_end_while_there_are_messages(store: ContractSt
 
 def test_full_queue_drops_the_lowest_priority_first(store: ContractStore) -> None:
     store.create(_priorities="strict", _max_messages=4, _overflow="drop_oldest")
-    _post(store, "high:2", "low", "mid:1", "low too")
-    _post(store, "a", "b")
+    grouped.post(store, "high:2", "low", "mid:1", "low too")
+    grouped.post(store, "a", "b")
     assert store.listed() == ["high", "mid", "a", "b"]
-    _post(store, "c", "d", "e:2")
+    grouped.post(store, "c", "d", "e:2")
     assert store.listed() == ["high", "c", "d", "e"]
     assert store.stats().counters.dropped == 5
 
@@ -126,24 +102,24 @@ def test_full_queue_drops_the_lowest_priority_first(store: ContractStore) -> Non
 
 def test_group_is_held_by_one_claim_and_groups_run_side_by_side(store: ContractStore) -> None:
     store.create(_group_mode="ordered")
-    ids = _post(store, "a1", "a2", "b1", "free", "a3", "b2")
-    _, claim = _claim(store)
+    ids = grouped.post(store, "a1", "a2", "b1", "free", "a3", "b2")
+    _, claim = grouped.claim(store)
     assert store.held(claim) == ["a1"]
-    assert _claim(store, 9, ttl=600)[0] == ["b1", "b2", "free"]
+    assert grouped.claim(store, 9, ttl=600)[0] == ["b1", "b2", "free"]
     assert store.claim(9).claim_id is None
     store.delete(ids[0], claims=[claim or ""])
-    assert _claim(store, 1)[0] == ["a2"]
+    assert grouped.claim(store, 1)[0] == ["a2"]
     store.clock.tick(61)
-    assert _claim(store, 9)[0] == ["a2", "a3"]
+    assert grouped.claim(store, 9)[0] == ["a2", "a3"]
 
 
 def test_claim_takes_what_follows_in_a_group_before_it_takes_another_group(
     store: ContractStore,
 ) -> None:
     store.create(_group_mode="ordered")
-    _post(store, "a1", "b1", "a2", "b2", "a3", "c1")
-    assert _claim(store, 5)[0] == ["a1", "a2", "a3", "b1", "b2"]
-    assert _claim(store, 5)[0] == ["c1"]
+    grouped.post(store, "a1", "b1", "a2", "b2", "a3", "c1")
+    assert grouped.claim(store, 5)[0] == ["a1", "a2", "a3", "b1", "b2"]
+    assert grouped.claim(store, 5)[0] == ["c1"]
     store.clock.tick(61)
     assert store.pop(4) == ["a1", "a2", "a3", "b1"]
     assert store.pop(5) == ["b2", "c1"]
@@ -151,13 +127,13 @@ def test_claim_takes_what_follows_in_a_group_before_it_takes_another_group(
 
 def test_message_that_comes_back_later_holds_up_its_group(store: ContractStore) -> None:
     store.create(_group_mode="ordered", _redelivery_delay=100)
-    ids = _post(store, "a1", "a2", "b1")
-    _, claim = _claim(store, 3)
+    ids = grouped.post(store, "a1", "a2", "b1")
+    _, claim = grouped.claim(store, 3)
     store.release_some(claim, ids[0], ids[2], delay=30)
     store.release_some(claim, ids[1], delay=0)
     assert store.claim(9).claim_id is None
     store.clock.tick(30)
-    assert _claim(store, 9)[0] == ["a1", "a2", "b1"]
+    assert grouped.claim(store, 9)[0] == ["a1", "a2", "b1"]
     store.clock.tick(61)
     assert store.claim(9).claim_id is None
     store.clock.tick(100)
@@ -168,8 +144,8 @@ def test_message_posted_with_a_delay_holds_up_nothing_and_takes_its_place(
     store: ContractStore,
 ) -> None:
     store.create(_group_mode="ordered")
-    _post(store, "a1", delay=60)
-    _post(store, "a2", "a3")
+    grouped.post(store, "a1", delay=60)
+    grouped.post(store, "a2", "a3")
     assert store.pop(1) == ["a2"]
     store.clock.tick(60)
     assert store.pop() == ["a1", "a3"]
@@ -179,17 +155,17 @@ def test_message_posted_with_a_delay_holds_up_nothing_and_takes_its_place(
 def test_group_goes_on_behind_a_message_that_is_gone(store: ContractStore, gone: str) -> None:
     dead: dict[str, Any] = {"_dead_letter_queue": "dead", "_max_claim_count": 1}
     store.create(_group_mode="ordered", **(dead if gone == "dead" else {}))
-    (first,) = _post(store, "a1")
+    (first,) = grouped.post(store, "a1")
     if gone == "expired":
         store.clock.tick(TTL - 1)
-    _post(store, "a2", "b1")
+    grouped.post(store, "a2", "b1")
     if gone == "dead":
-        assert _claim(store)[0] == ["a1"]
+        assert grouped.claim(store)[0] == ["a1"]
         store.clock.tick(61)
         store.stats()
     recorder = HintRecorder(store).watch()
     if gone == "dead":
-        assert _claim(store)[0] == ["a2"]
+        assert grouped.claim(store)[0] == ["a2"]
         assert store.listed("dead") == ["a1"]
     elif gone == "expired":
         store.clock.tick(1)
@@ -207,16 +183,16 @@ def test_priority_of_its_first_message_decides_when_a_group_has_its_turn(
     store: ContractStore,
 ) -> None:
     store.create(_group_mode="ordered", _priorities="strict")
-    _post(store, "a1", "a2:9", "b1:5", "b2", "c1:7")
-    assert _claim(store, 1)[0] == ["c1"]
-    assert _claim(store, 2)[0] == ["b1", "b2"]
-    assert _claim(store, 2)[0] == ["a1", "a2"]
+    grouped.post(store, "a1", "a2:9", "b1:5", "b2", "c1:7")
+    assert grouped.claim(store, 1)[0] == ["c1"]
+    assert grouped.claim(store, 2)[0] == ["b1", "b2"]
+    assert grouped.claim(store, 2)[0] == ["a1", "a2"]
 
 
 def test_release_of_a_group_hints_at_once(store: ContractStore) -> None:
     store.create(_group_mode="ordered")
-    ids = _post(store, "a1", "a2")
-    _, claim = _claim(store)
+    ids = grouped.post(store, "a1", "a2")
+    _, claim = grouped.claim(store)
     recorder = HintRecorder(store).watch()
     store.delete(ids[0], claims=[claim or ""])
     recorder.wait(1)
@@ -240,25 +216,25 @@ def test_groups_may_have_any_names(store: ContractStore) -> None:
             ]
         )
     for _ in groups:
-        assert _claim(store)[0] == ["0"]
+        assert grouped.claim(store)[0] == ["0"]
     assert store.claim(1).claim_id is None
     assert store.listed("q") == ["0"] * len(groups) + ["1"] * len(groups)
 
 
 def test_group_mode_changes_while_the_queue_is_empty_only(store: ContractStore) -> None:
     store.create(_group_mode="ordered")
-    _post(store, "a1", "a2")
+    grouped.post(store, "a1", "a2")
     with pytest.raises(errors.Conflict, match="has messages"):
-        _update(store)
-    _update(store, _group_mode="ordered", _priorities="strict")
-    assert _claim(store)[0] == ["a1"]
+        grouped.update(store)
+    grouped.update(store, _group_mode="ordered", _priorities="strict")
+    assert grouped.claim(store)[0] == ["a1"]
     assert store.claim(9).claim_id is None
     store.run(store.driver.queues.purge(store.project, "q"))
-    _update(store)
-    _post(store, "a1", "a2")
+    grouped.update(store)
+    grouped.post(store, "a1", "a2")
     with pytest.raises(errors.Conflict, match="has messages"):
-        _update(store, _group_mode="ordered")
-    assert (_claim(store)[0], _claim(store)[0]) == (["a1"], ["a2"])
+        grouped.update(store, _group_mode="ordered")
+    assert (grouped.claim(store)[0], grouped.claim(store)[0]) == (["a1"], ["a2"])
 
 
 @pytest.mark.parametrize("metadata", [{"_group_mode": "ordered"}, {"_priorities": 5}])
@@ -271,7 +247,7 @@ def test_order_waits_for_the_upgrade_of_the_store(
     assert real.queue() is None
     real.create()
     with pytest.raises(errors.Conflict, match="zaqar-redis upgrade"):
-        _update(real, **metadata)
+        grouped.update(real, **metadata)
     assert real.existing_queue().metadata == {}
 
 
@@ -280,7 +256,7 @@ def test_sweeper_moves_the_dead_letters_of_a_group_one_behind_the_other(
 ) -> None:
     real.reset()
     real.create(_group_mode="ordered", _dead_letter_queue="dead", _max_claim_count=1)
-    _post(real, "a1", "a2", "a3", "b1")
+    grouped.post(real, "a1", "a2", "a3", "b1")
     real.claim(9, ttl=60)
     real.clock.tick(61)
     real.stats()
@@ -309,12 +285,12 @@ def test_attributes_of_older_releases_are_no_fields(store: ContractStore) -> Non
 def _fill(store: ContractStore) -> tuple[str | None, tuple[str, ...]]:
     """Of the group a one is held, of b one comes back later, c waits, d is delayed."""
     store.create(_group_mode="ordered", _priorities="strict")
-    ids = _post(store, "a1", "a2:3", "b1", "b2", "c1:9", "c2", "free:1")
-    _post(store, "d1", delay=300)
-    _post(store, "d2")
-    _, claim = _claim(store, 1, ttl=600)
+    ids = grouped.post(store, "a1", "a2:3", "b1", "b2", "c1:9", "c2", "free:1")
+    grouped.post(store, "d1", delay=300)
+    grouped.post(store, "d2")
+    _, claim = grouped.claim(store, 1, ttl=600)
     store.release(claim)
-    _, claim = _claim(store, 6, ttl=600)
+    _, claim = grouped.claim(store, 6, ttl=600)
     assert store.held(claim) == ["c1", "c2", "free", "a1", "a2", "b1"]
     store.release_some(claim, ids[2], delay=120)
     store.release_some(claim, ids[1], ids[4], ids[5])
@@ -349,8 +325,8 @@ def test_delayed_message_that_a_move_has_held_holds_up_nothing_in_another_pool(
     pools: PooledContractStore,
 ) -> None:
     pools.create(_group_mode="ordered")
-    (later,) = _post(pools, "a1", delay=900)
-    _post(pools, "a2")
+    (later,) = grouped.post(pools, "a1", delay=900)
+    grouped.post(pools, "a2")
     with pools.dying_before("dead_letter_post"):
         pools.move(later)
     move_queue(pools, pools.other_pool())
@@ -411,7 +387,7 @@ def test_deletion_and_purge_leave_nothing(real: ContractStore) -> None:
     real.run(real.driver.queues.purge(real.project, "q"))
     of_queue = keys.of_queue(real.project, "q")
     assert real.command("EXISTS", of_queue.order, of_queue.groups) == [0]
-    _post(real, "a1", "a2")
+    grouped.post(real, "a1", "a2")
     assert real.pop(1) == ["a1"]
     real.run(real.driver.queues.delete(real.project, "q"))
     assert real.key_count() - before <= 1  # the mark of the format
@@ -419,6 +395,6 @@ def test_deletion_and_purge_leave_nothing(real: ContractStore) -> None:
 
 def test_ids_of_another_client_are_hidden_in_an_ordered_queue(store: ContractStore) -> None:
     store.create(_group_mode="ordered")
-    _post(store, "a1", "a2")
+    grouped.post(store, "a1", "a2")
     page = store.page(hide=CLIENT)
     assert [*page.items] == []

@@ -10,11 +10,14 @@ local function forget(ranks)
     if left > 0 and left > redis.call('ZREM', ready, unpack(ranks)) then
         redis.call('ZREM', delayed, unpack(ranks))
     end
-    local verbs, leaving = ordered(), ranks
+    local leaving = ranks
+    read_order()
 --#include uncount
     redis.call('ZREM', expiry, unpack(ranks))
-    if verbs then
-        verbs.forget(ranks)
+    if ordering and left == 0 and not has_places() then
+        redis.call('HDEL', order, unpack(ranks))
+    elseif ordering then
+        ordered().forget(ranks)
     end
     redis.call('HDEL', bodies, unpack(ranks))
     redis.call('HDEL', holds, unpack(ranks))

@@ -9,11 +9,24 @@ local opened = 0  -- how many messages can be claimed since others have left the
 local resumes = math.huge  -- when the first of the groups goes on that rest since, ms
 local order_verbs  -- made when they are needed: making functions takes time
 
--- The verbs, or nil: messages are claimed by rank, and there is nothing to do.
-local function ordered()
+local function read_order()
     if ordering == nil then
         ordering, counted = unpack(redis.call('HMGET', queue, 'order', 'bytes'))
     end
+end
+
+-- Whether something has to be done for messages that are claimed, and for those that were.
+local function has_groups()
+    return ordering and not string.find(ordering, '^%S+ none')
+end
+
+local function has_places()
+    return has_groups() and not string.find(ordering, '^%S+ fair 0 ')
+end
+
+-- The verbs, or nil: messages are claimed by rank, and there is nothing to do.
+local function ordered()
+    read_order()
     if ordering and not order_verbs then
 --#include order_verbs
         if mode ~= 'none' then

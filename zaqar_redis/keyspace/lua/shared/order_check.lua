@@ -15,7 +15,7 @@ local function group_fault(rank, ready_at, is_free, is_later, is_held)
         elseif waits or is_later and holds_place then
             return true, 'twice', is_later and verbs.defer or verbs.hold
         end
-        local is_lost = is_fair and is_held and not holds_place
+        local is_lost = is_fair and keeps_places and is_held and not holds_place
         return true, is_lost and 'hold' or nil, verbs.hold
     end
     -- Where the number that may be held has changed, one is in `ready` though too many are held, or

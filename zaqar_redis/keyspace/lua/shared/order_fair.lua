@@ -5,15 +5,19 @@
 -- and nothing of it has to be kept. `groups` has a mark of each group that may have no turn. With a
 -- rate a group rests behind each message that is taken ('r', and by time, to forget it): then its
 -- next one is delayed until that ends.
--- How many of a group may be held, 0: any number; ms of a rest, 0: there is none, less than one:
--- there was one when the messages were posted.
-local most, rest = string.match(ordering, '^%S+ fair (%d+) (%S+)')
+-- How many of a group may be held, 0: any number, and nobody counts them; ms of a rest, 0: there is
+-- none, less than one: there was one when the messages were posted; and where the weights begin.
+local most, rest, weights = string.match(ordering, '^%S+ fair (%d+) (%S+)\n()')
 most, rest = tonumber(most), tonumber(rest)
+keeps_places = most > 0
 local turn  -- as stored; nil: it was not read yet
 local before = {}  -- by group: its message in `ready`, and the score of that
 
 -- How far behind one turn of a group its next one is.
 local function step_of(group)
+    if weights > #ordering then
+        return 1
+    end
     local _, at = string.find(ordering, '\n=' .. group .. '\n', 1, true)
     return 1 / (at and string.match(ordering, '^%d+', at + 1) or 1)
 end
@@ -23,8 +27,8 @@ local function as_text(score)
 end
 
 local function held_of(group)
-    local from, to = '[' .. group .. '\0h', '(' .. group .. '\0i'
-    return most > 0 and redis.call('ZLEXCOUNT', groups, from, to) or -math.huge
+    return keeps_places and redis.call('ZLEXCOUNT', groups, '[' .. group .. '\0h',
+        '(' .. group .. '\0i') or -math.huge
 end
 
 local function waiting(group, from, number)
@@ -83,7 +87,7 @@ open = function(group)
     if has_to_wait then
         redis.call('ZADD', groups, 0, mark_of(group))
     elseif rank then
-        if most > 0 then
+        if keeps_places then
             redis.call('ZREM', groups, mark_of(group))
         end
         turn = turn or tonumber(redis.call('HGET', queue, 'turn') or 0)
@@ -113,10 +117,14 @@ local function place_as(state, ranks)
             changed[group] = true
         end
         gone[#gone + 1] = entry(state == 'w' and 'h' or 'w', group, ranks[place])
-        come[#come + 1], come[#come + 2] = 0, entry(state, group, ranks[place])
+        if state == 'w' or keeps_places then
+            come[#come + 1], come[#come + 2] = 0, entry(state, group, ranks[place])
+        end
     end
     redis.call('ZREM', groups, unpack(gone))
-    redis.call('ZADD', groups, unpack(come))
+    if #come > 0 then
+        redis.call('ZADD', groups, unpack(come))
+    end
     open_all(changed)
 end
 
@@ -226,17 +234,15 @@ end
 
 -- Take messages, which are not in `ready`, out of their groups.
 function verbs.leave(ranks)
-    local names, marks, held, wait, is_known = {}, {}, {}, {}, {}
-    for place, group in ipairs(verbs.groups_of(ranks)) do
-        held[place] = entry('h', group, ranks[place])
-        wait[place] = entry('w', group, ranks[place])
+    local names, marks, is_known, found = {}, {}, {}, verbs.groups_of(ranks)
+    for _, group in ipairs(found) do
         if not is_known[group] then
             is_known[group] = true
             names[#names + 1], marks[#marks + 1] = group, mark_of(group)
         end
     end
-    local were_held = #held > 0 and redis.call('ZREM', groups, unpack(held)) or 0
-    local waited = were_held < #wait and redis.call('ZREM', groups, unpack(wait)) or 0
+    local were_held = keeps_places and remove('h', ranks, found) or 0
+    local waited = were_held < #ranks and remove('w', ranks, found) or 0
     local is_marked = #marks > 0 and redis.call('ZMSCORE', groups, unpack(marks)) or {}
     for place, group in ipairs(names) do
         if is_marked[place] then
@@ -250,6 +256,15 @@ end
 
 -- What comes back later, or is moved to another queue, is not in flight.
 verbs.defer, verbs.hold_to_move = verbs.leave, verbs.leave
+
+-- Count messages, which are claimed, among those of their groups that are held.
+function verbs.count_held(ranks)
+    local come = {}
+    for place, group in ipairs(verbs.groups_of(ranks)) do
+        come[2 * place - 1], come[2 * place] = 0, entry('h', group, ranks[place])
+    end
+    redis.call('ZADD', groups, unpack(come))
+end
 
 -- Give turns to groups that wait, a bounded number, as more of each may be held or taken now.
 function verbs.reopen()

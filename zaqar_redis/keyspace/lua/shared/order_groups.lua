@@ -1,6 +1,7 @@
 -- The verbs of a queue whose groups are ordered; order_fair.lua replaces those that differ where
 -- groups take turns.
 local is_fair = mode == 'fair'  -- then messages without a group are one, too
+local keeps_places = true  -- whether what is held has an entry
 
 -- An entry of `groups`. The digits of the rank come before it, so that entries are in its order.
 local function entry(state, group, rank)
@@ -136,18 +137,28 @@ end
 
 verbs.hold_to_move = verbs.hold
 
+-- Remove entries of messages in that state. Returns how many there were.
+local function remove(state, ranks, found)
+    local entries = {}
+    for place, group in ipairs(found) do
+        if group then
+            entries[#entries + 1] = entry(state, group, ranks[place])
+        end
+    end
+    return #entries > 0 and redis.call('ZREM', groups, unpack(entries)) or 0, #entries
+end
+
 -- Take messages, which are not in `ready`, out of their groups.
 function verbs.leave(ranks)
-    local changed, left = {}, {}
-    for place, group in ipairs(verbs.groups_of(ranks)) do
+    local changed, found = {}, verbs.groups_of(ranks)
+    for _, group in ipairs(found) do
         if group then
-            left[#left + 1] = entry('w', group, ranks[place])
-            left[#left + 1] = entry('h', group, ranks[place])
             changed[group] = true
         end
     end
-    if #left > 0 then
-        redis.call('ZREM', groups, unpack(left))
+    local were_held, all = remove('h', ranks, found)
+    if were_held < all then  -- mostly all are
+        remove('w', ranks, found)
     end
     open_all(changed)
 end
@@ -159,14 +170,20 @@ function verbs.take(held, dead)
         local group = group_of[rank]
         if group then
             wait[#wait + 1] = entry('w', group, rank)
-            hold[#hold + 1], hold[#hold + 2] = 0, entry('h', group, rank)
+            if keeps_places then
+                hold[#hold + 1], hold[#hold + 2] = 0, entry('h', group, rank)
+            end
         end
     end
     if #wait > 0 then
         redis.call('ZREM', groups, unpack(wait))
+    end
+    if #hold > 0 then
         redis.call('ZADD', groups, unpack(hold))
     end
-    verbs.leave(dead)
+    if #dead > 0 then
+        verbs.leave(dead)
+    end
 end
 
 local forget = verbs.forget

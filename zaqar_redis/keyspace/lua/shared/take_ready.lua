@@ -26,13 +26,13 @@ end
 local most = known[2] and tonumber(known[5])
 local dead, soonest = {}, math.huge
 local taken, left, round = 0, true, 0
-local verbs = ordered()
+local verbs = has_groups() and ordered()
 while left and taken < limit and round < ROUNDS and #dead < 3 * SETTLE do
     round = round + 1
     local page = redis.call('ZRANGE', ready, 0, math.min(limit - taken, SETTLE) - 1)
     left = #page > 0
     if left then
-        if verbs and verbs.expand then
+        if verbs then
             page = verbs.expand(page, limit - taken, #page < math.min(limit - taken, SETTLE))
         end
         redis.call('ZREM', ready, unpack(page))
