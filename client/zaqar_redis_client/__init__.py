@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A client of Zaqar's queues, with and without `await`.
 
-from zaqar_redis_client import Client
+For example::
 
-with Client("http://127.0.0.1:8888", "demo") as client:
-    client.queue("jobs").post({"job": 1})
+    from zaqar_redis_client import Client
+
+    with Client("http://127.0.0.1:8888", "demo") as client:
+        client.queue("jobs").post({"job": 1})
 """
 
 from zaqar_redis_client.blocking import Claim, Client, Lease, Queue, Topic
+from zaqar_redis_client.claims import AsyncClaim, AsyncLease
 from zaqar_redis_client.clients import AsyncClient
 from zaqar_redis_client.credentials import SignedURL, Token
 from zaqar_redis_client.errors import (
@@ -18,7 +21,7 @@ from zaqar_redis_client.errors import (
     Unsupported,
     ZaqarError,
 )
-from zaqar_redis_client.queues import AsyncClaim, AsyncLease, AsyncQueue, AsyncTopic
+from zaqar_redis_client.queues import AsyncQueue, AsyncTopic
 from zaqar_redis_client.records import Attribute, Draft, Message
 
 __all__ = [

@@ -10,8 +10,9 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from zaqar_redis_client.claims import AsyncClaim, AsyncLease
 from zaqar_redis_client.clients import AsyncClient
-from zaqar_redis_client.queues import AsyncClaim, AsyncLease, AsyncQueue, AsyncTopic
+from zaqar_redis_client.queues import AsyncQueue, AsyncTopic
 from zaqar_redis_client.records import Message
 
 P = ParamSpec("P")

@@ -80,12 +80,12 @@ class AsyncClient:
     async def set_schedule(self, name: str, /, **fields: Any) -> dict[str, Any]:
         """Creates or replaces a recurring post; *fields*: those of `PUT /v2/schedules/…`."""
         await self._require_schedules()
-        answer = await self._connection.send("PUT", _schedule(name), fields)
+        answer = await self._connection.send("PUT", _schedule(name), fields, repeatable=False)
         return dict(answer.document)
 
     async def delete_schedule(self, name: str) -> None:
         await self._require_schedules()
-        await self._connection.send("DELETE", _schedule(name))
+        await self._connection.send("DELETE", _schedule(name), repeatable=False)
 
     async def _listed(self, path: str, what: str) -> AsyncIterator[dict[str, Any]]:
         marker = ""

@@ -15,33 +15,36 @@ class Credential(Protocol):
         """Called after a 401.  Returns whether another attempt may help."""
 
 
-class Token:
+class _Fixed:
+    """Always has the same headers."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = headers
+
+    async def headers(self) -> Mapping[str, str]:
+        return self._headers
+
+    async def renew(self) -> bool:
+        return False
+
+
+class Token(_Fixed):
     """An access key of the service (id, dot and secret), or a token of an OpenID provider."""
 
     def __init__(self, token: str) -> None:
-        self._headers = {"Authorization": f"Bearer {token}"}
-
-    async def headers(self) -> Mapping[str, str]:
-        return self._headers
-
-    async def renew(self) -> bool:
-        return False
+        super().__init__({"Authorization": f"Bearer {token}"})
 
 
-class SignedURL:
+class SignedURL(_Fixed):
     """The answer to `Queue.share`: it allows its methods and paths, without anything else."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
-        self._headers = {
-            "URL-Signature": document["signature"],
-            "URL-Expires": document["expires"],
-            "URL-Methods": ",".join(document["methods"]),
-            "URL-Paths": ",".join(document["paths"]),
-            "X-Project-ID": document["project"],
-        }
-
-    async def headers(self) -> Mapping[str, str]:
-        return self._headers
-
-    async def renew(self) -> bool:
-        return False
+        super().__init__(
+            {
+                "URL-Signature": document["signature"],
+                "URL-Expires": document["expires"],
+                "URL-Methods": ",".join(document["methods"]),
+                "URL-Paths": ",".join(document["paths"]),
+                "X-Project-ID": document["project"],
+            }
+        )

@@ -87,10 +87,10 @@ class Connection:
     ) -> Answer:
         """Returns the answer to a request; *document* may be bytes of JSON.
 
-        *repeatable*: done twice it does what it does once; else it is sent again only when it
-        cannot have been done.  *wait*: seconds that the service may take.  *expects*: statuses
-        that are no errors.  *of_lease*: a refusal says that a lease has ended.  Raises Refused and
-        Unavailable.
+        *repeatable*: done twice, it does what it does once, also if others have changed something
+        in between; else it is sent again only when it cannot have been done.  *wait*: seconds that
+        the service may take.  *expects*: statuses that are no errors.  *of_lease*: a refusal says
+        that a lease has ended.  Raises Refused and Unavailable.
         """
         data = json.dumps(document).encode() if not isinstance(document, bytes | None) else document
         loop = asyncio.get_running_loop()
@@ -140,6 +140,7 @@ class Connection:
                 headers=self._headers,
                 connector=aiohttp.TCPConnector(limit=self._connections),
                 cookie_jar=aiohttp.DummyCookieJar(),
+                middlewares=(_once_only,),
             )
         sent = dict(headers or {})
         if data is not None:
@@ -155,6 +156,18 @@ class Connection:
             allow_redirects=False,
         ) as response:
             return Answer(response.status, response.headers, await response.read())
+
+
+async def _once_only(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Keeps aiohttp from sending any PUT and DELETE again: this module knows which are safe."""
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise aiohttp.ClientConnectionError(str(error) or type(error).__name__) from error
 
 
 def _refusal(answer: Answer, request: str, of_lease: bool) -> Refused:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Iterator
 
 import pytest
@@ -45,8 +46,47 @@ async def test_request_that_got_no_answer_is_repeated_if_that_is_safe(
         assert (await queue.stats())["messages"]["total"] == 0
 
 
+async def test_request_that_others_could_suffer_from_twice_is_sent_once(
+    running: servers.RunningService, project: str
+) -> None:
+    async with (
+        tcp_proxy(_port(running.url)) as (proxy, port),
+        AsyncClient(f"http://127.0.0.1:{port}", project) as client,
+    ):
+        queue = client.queue("q")
+        await queue.post_many([1, 2])
+        claim = await queue.claim(2)
+        assert claim
+        schedule = {"queue": "q", "cron": "@yearly", "message": {"body": 1}}
+        for call in (
+            functools.partial(claim.release, delay=0),
+            queue.pop,
+            queue.purge,
+            queue.delete,
+            functools.partial(queue.subscribe, "queue:other"),
+            functools.partial(client.set_schedule, "s", **schedule),
+            functools.partial(client.delete_schedule, "s"),
+        ):
+            await client.close()  # the next request needs a new connection
+            proxy.drop(1)
+            with pytest.raises(Unavailable) as failed:
+                await call()
+            assert failed.value.may_be_done
+        assert (await queue.stats())["messages"]["claimed"] == 2
+
+
+async def test_claim_that_is_ended_twice_is_ended(client: AsyncClient) -> None:
+    queue = client.queue("q")
+    await queue.post(1)
+    claim = await queue.claim()
+    assert claim
+    await claim.release()
+    await claim.release()
+    assert (await queue.stats())["messages"]["free"] == 1
+
+
 async def test_service_that_is_away_is_named_after_the_time_to_try(project: str) -> None:
-    port = servers.free_port()
+    port = servers.free_port()  # nobody listens there, or will
     async with AsyncClient(f"http://127.0.0.1:{port}", project, retry_for=0.3) as client:
         with pytest.raises(Unavailable, match=str(port)) as failed:
             await client.queue("q").post(1)

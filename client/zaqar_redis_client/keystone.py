@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens of Keystone: needs the extra `keystone`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from keystoneauth1.exceptions import HttpError, RetriableConnectionFailure
+from keystoneauth1.plugin import BaseAuthPlugin
+from keystoneauth1.session import Session
+
+from zaqar_redis_client.errors import Refused, Unavailable
+
+#: Seconds for which a token is not asked for again: keystoneauth1 replaces it 30 seconds before
+#: it expires.
+_FRESH = 20.0
+
+
+class Keystone:
+    """Asks Keystone for tokens, with a session or an authentication plugin of keystoneauth1.
+
+    The project is that of the token.  Requests raise Refused and Unavailable for Keystone, too.
+    """
+
+    def __init__(self, auth: Session | BaseAuthPlugin) -> None:
+        self._session = Session(auth=auth) if isinstance(auth, BaseAuthPlugin) else auth
+        self._headers: Mapping[str, str] = {}
+        self._asked_at = 0.0
+        self._lock = asyncio.Lock()
+
+    async def headers(self) -> Mapping[str, str]:
+        async with self._lock:
+            now = asyncio.get_running_loop().time()
+            if not self._headers or now > self._asked_at + _FRESH:
+                self._headers = await asyncio.to_thread(self._ask)
+                self._asked_at = now
+            return self._headers
+
+    async def renew(self) -> bool:
+        async with self._lock:
+            self._headers = {}
+            return bool(await asyncio.to_thread(self._session.invalidate))
+
+    def _ask(self) -> Mapping[str, str]:
+        try:
+            return dict(self._session.get_auth_headers() or {})
+        except RetriableConnectionFailure as error:
+            raise Unavailable(f"Keystone: {error}", may_be_done=False) from error
+        except HttpError as error:
+            raise Refused(error.http_status, "Keystone", str(error), "a token") from error
