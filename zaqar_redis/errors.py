@@ -99,7 +99,7 @@ class MessageNotClaimed(BadRequest):
 
 
 class IdempotencyKeyReused(Problem):
-    message = "The Idempotency-Key was used before for a request with other bytes in its body."
+    message = "The Idempotency-Key was used before for a request with another body or content type."
     status, code, title = 422, 1120, "Idempotency-Key reused"
 
 
@@ -460,6 +460,14 @@ class TooManyInFlight(Unavailable):
 class TooManyLongPolls(Unavailable):
     message = 'Too many requests wait for messages already; try again, or without "wait".'
     code = 1704
+
+
+class EncryptionKeyMissing(Problem):
+    message = (
+        "This is encrypted, or its queue wants that, and [transport] message_encryption_key is not "
+        "set here: its operator has to set it."
+    )
+    code = 1002
 
 
 class EncryptionRequired(Exception):

@@ -276,6 +276,16 @@ def test_encryption_without_configured_key_is_refused(api: ZaqarTestClient) -> N
     refused(api.create("q", _enable_encrypt_messages=True), 400, "message_encryption_key")
 
 
+def test_encrypted_message_without_configured_key_names_the_option(
+    api: ZaqarTestClient, rich: ZaqarTestClient
+) -> None:
+    rich.create("q", _enable_encrypt_messages=True)
+    rich.send("q", SECRET)
+    refused(api.list("q"), 500, "message_encryption_key")
+    refused(api.post("q", {"body": SECRET}), 500, "message_encryption_key")
+    assert rich.bodies("q") == [SECRET]
+
+
 @pytest.mark.parametrize(("number", "named"), [(19, True), (20, True), (21, False), (2000, False)])
 def test_location_names_the_ids_up_to_the_limit_of_one_request(
     api: ZaqarTestClient, number: int, named: bool

@@ -44,7 +44,7 @@ def answer(
             headers.append(("retry-after", str(error.retry)))
         elif error.status >= 500:
             about = _about("request_failed", request, request_id)
-            LOG.error("%s", error.text, exc_info=error, extra=about)
+            LOG.error("%s", error.text, exc_info=error.__cause__, extra=about)
         return _answer(error.status, error.title, error.text, headers)
     if isinstance(error, falcon.HTTPError):
         given = error.headers or {}

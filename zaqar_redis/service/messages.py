@@ -221,12 +221,9 @@ class MessageService(ComposedVerbs):
         ]
 
     def require_cipher(self) -> BodyCipher:
-        """Raises BadConfiguration without one."""
+        """Raises EncryptionKeyMissing without one."""
         if self._cipher is None:
-            raise errors.BadConfiguration(
-                "[transport] message_encryption_key is not set, but encrypted messages or queues "
-                "need it"
-            )
+            raise errors.EncryptionKeyMissing
         return self._cipher
 
 
