@@ -170,10 +170,10 @@ end
 function verbs.expand(page, room, is_all)
     local ranks, again, heads, at, marks = {}, {}, {}, 1, {}
     local scores = redis.call('ZMSCORE', ready, unpack(page))
+    local share = math.ceil(room / #page) + 1  -- mostly as many as are needed
     for place, group in ipairs(verbs.groups_of(page)) do
-        local share = math.ceil(room / #page) + 1  -- mostly as many as are needed
         heads[place] = {turn = tonumber(scores[place]), rank = page[place], group = group,
-            place = 1, share = share}
+            place = 1, share = share, left = math.huge}
     end
     local function precedes(one, other)
         return one.turn < other.turn or one.turn == other.turn and one.rank < other.rank
@@ -184,7 +184,13 @@ function verbs.expand(page, room, is_all)
             head = table.remove(again, 1)
         elseif head then
             at = at + 1
-            head.left = most - held_of(head.group)
+            if keeps_places then
+                -- Mostly one look tells that none is held, and what waits.
+                local first = rest == 0 and first_of(head.group, head.share) or {}
+                local waits = first[1] and string.sub(first[1], #head.group + 2, #head.group + 2)
+                head.waiting = waits == 'w' and first
+                head.left = most - (head.waiting and 0 or held_of(head.group))
+            end
         else
             break
         end
