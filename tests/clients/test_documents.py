@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -39,17 +40,25 @@ def run(code: str, service: servers.RunningService, project: str) -> list[str]:
     code = textwrap.dedent(code)
     code = code.replace(_ADDRESS, service.url).replace('"demo"', f'"{project}"')
     command = [sys.executable, "-W", "ignore", "-c", code]
-    outcome = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
+    path = os.pathsep.join([str(ROOT / "client"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    outcome = subprocess.run(
+        command,
+        check=True,
+        timeout=60,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
     return outcome.stdout.splitlines()
 
 
 def test_the_readme_claims_one_message_and_deletes_it(
     two_workers: servers.RunningService, project: str, zaqar: Any
 ) -> None:
-    shell, python = blocks("README.md", "Use it", "Install it")
-    typed([shell], two_workers, project)
+    python, shell = blocks("README.md", "Use it", "Install it")
+    assert run(python, two_workers, project) == ["{'order': 1}"]
     assert zaqar.queue("orders").stats["messages"]["total"] == 1
-    assert run(python, two_workers, project) == ["any JSON"]
+    typed([shell], two_workers, project)
     assert zaqar.queue("orders").stats["messages"]["total"] == 2
 
 
