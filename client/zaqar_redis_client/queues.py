@@ -103,7 +103,8 @@ class _Container:
         What tasks post in one turn of the loop leaves in one request.
         """
         draft = Draft(body=body, **fields)
-        await self._require(draft)
+        if draft.is_extended:
+            await self._require_extensions()
         batch = self._posts
         if batch is None:
             batch = self._posts = _Batch()
@@ -120,8 +121,8 @@ class _Container:
         messages or 200 000 bytes.
         """
         known = [each if isinstance(each, Draft) else Draft(body=each) for each in drafts]
-        for draft in known:
-            await self._require(draft)
+        if any(draft.is_extended for draft in known):
+            await self._require_extensions()
         found: list[str] = []
         for documents in _requests([json.dumps(draft.document()).encode() for draft in known]):
             found += await self._post(documents)
@@ -174,8 +175,8 @@ class _Container:
 
     # How they are sent.
 
-    async def _require(self, draft: Draft) -> None:
-        if draft.is_extended and not await self._connection.is_extended():
+    async def _require_extensions(self) -> None:
+        if not await self._connection.is_extended():
             raise Unsupported(
                 f"stock Zaqar takes body, ttl and delay of a message only, to {self.name}"
             )

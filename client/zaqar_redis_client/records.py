@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypedDict
 
@@ -69,10 +69,15 @@ class Draft:
     @property
     def is_extended(self) -> bool:
         """Whether stock Zaqar would lose something of it."""
-        plain = Draft(body=None, ttl=self.ttl, delay=self.delay)
-        return isinstance(self.body, bytes | bytearray | memoryview) or self != replace(
-            plain, body=self.body
+        more = self.deliver_at, self.group, self.priority, self.dedup_id
+        return (
+            more != _NOTHING
+            or bool(self.attributes)
+            or isinstance(self.body, bytes | bytearray | memoryview)
         )
+
+
+_NOTHING = None, None, None, None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ include_patterns = ["*.md", "doc/**"]
 root_doc = "doc/site/index"
 html_extra_path = ["index.html"]
 
-sys.path.insert(0, str(Path(__file__).parent))
+here = Path(__file__).parent
+sys.path[:0] = [str(here), str(here.parents[1] / "client")]
 extensions = [
     "myst_parser",
     "package_list",
@@ -37,7 +38,10 @@ extensions = [
     "oslo_config.sphinxext",
     "cliff.sphinxext",
     "reno.sphinxext",
+    "sphinx.ext.autodoc",
 ]
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
 logging.getLogger("reno").setLevel(logging.WARNING)  # it names every note
 myst_heading_anchors = 4
 # Pages and headings only: the domain of oslo.config fails on links that it does not know.
