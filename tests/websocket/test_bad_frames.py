@@ -22,6 +22,7 @@ from tests.support import fixtures, servers
 from tests.support.backends import Backend
 from tests.websocket.peers import ApiPeer, api_peer
 from zaqar_redis.benchmarks.service import BenchmarkFailed
+from zaqar_redis.keyspace import keys
 
 
 @pytest.mark.parametrize(
@@ -82,24 +83,18 @@ def test_action_that_is_nested_deeply_is_refused(text_peer: ApiPeer) -> None:
 def test_unexpected_error_is_logged_and_the_socket_stays(
     redis_server: Backend, project: str
 ) -> None:
-    options = {"transport": {"message_encryption_key": "k" * 32}}
-    message = [{"body": "secret", "ttl": 60}]
-    with (
-        servers.service(redis_server.uri, options=options) as service,
-        api_peer(service, project) as peer,
-    ):
-        peer.ask("queue_create", queue_name="q", metadata={"_enable_encrypt_messages": True})
-        assert peer.ask("message_post", queue_name="q", messages=message).status == 201
-    # One without the key cannot read it: a mistake of the operator's.
-    with pytest.raises(BenchmarkFailed, match="unexpected error in a request of a socket"):
-        _read_without_the_key(redis_server, project)
-
-
-def _read_without_the_key(redis_server: Backend, project: str) -> None:
     with servers.service(redis_server.uri) as service, api_peer(service, project) as peer:
-        found = peer.ask("message_list", queue_name="q", echo=True)
-        assert found == (500, {"error": "Unexpected error."})
-        assert peer.ask("queue_list").status == 200
+        peer.ask("queue_create", queue_name="q", metadata={"a": 1})
+    with redis_server.client() as client:
+        client.hset(keys.of_queue(project, "q").queue, "metadata", "damaged")
+    with pytest.raises(BenchmarkFailed, match="unexpected error in a request of a socket"):
+        _read_damaged(redis_server, project)
+
+
+def _read_damaged(redis_server: Backend, project: str) -> None:
+    with servers.service(redis_server.uri) as service, api_peer(service, project) as peer:
+        assert peer.ask("queue_get", queue_name="q") == (500, {"error": "Unexpected error."})
+        assert peer.ask("queue_create", queue_name="other").status == 201
 
 
 @pytest.mark.parametrize(
