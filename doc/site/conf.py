@@ -41,7 +41,7 @@ extensions = [
     "sphinx.ext.autodoc",
 ]
 autodoc_member_order = "bysource"
-autodoc_typehints = "description"
+autodoc_typehints = "signature"
 logging.getLogger("reno").setLevel(logging.WARNING)  # it names every note
 myst_heading_anchors = 4
 # Pages and headings only: the domain of oslo.config fails on links that it does not know.
