@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import multiprocessing
 import os
 import signal
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from multiprocessing import connection
 from typing import Any, TypeVar
 
-from zaqar_redis_client.tasks import Job, Retry, Task, reason_of
+from zaqar_redis_client.tasks import Job, Retry, function_at, reason_of
 
 T = TypeVar("T")
 
@@ -23,7 +24,7 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 
 class Failed(Exception):
-    """A function has failed in another process.  *trace*: its traceback there."""
+    """A function has failed, of which only text is left.  *trace*: its traceback."""
 
     def __init__(self, reason: str, trace: str) -> None:
         super().__init__(reason)
@@ -39,14 +40,14 @@ class Executor:
 
     async def run(self, job: Job) -> Any:
         """Returns what the function returns.  Raises what it raises, or Failed."""
-        if job.task.processes:
-            return await self._in_process(job)
-        if not job.task.is_async:
-            return await in_thread(lambda: job.task.function(*job.args, **job.kwargs))
         try:
-            return await job.task.function(*job.args, **job.kwargs)
-        except SystemExit as error:  # would end the worker
-            raise RuntimeError(f"SystemExit: {error}") from error
+            if job.task.processes:
+                return await self._in_process(job)
+            if job.task.is_async:
+                return await job.task.function(*job.args, **job.kwargs)
+            return await in_thread(lambda: job.task.function(*job.args, **job.kwargs))
+        except (SystemExit, KeyboardInterrupt) as error:  # would end the worker
+            raise Failed(reason_of(error), traceback.format_exc()) from None
 
     async def _in_process(self, job: Job) -> Any:
         process = self._idle.pop() if self._idle else _Process()
@@ -106,7 +107,7 @@ class _Process:
     def call(self, job: Job) -> tuple[str, Any]:
         """Raises RuntimeError: the process has ended."""
         try:
-            self._connection.send((job.task, job.args, job.kwargs))
+            self._connection.send((*job.task.place, job.args, job.kwargs))
             outcome: tuple[str, Any] = self._connection.recv()
         except (EOFError, OSError):
             self._process.join(1)
@@ -134,10 +135,10 @@ def _end_with_the_worker() -> None:
         os._exit(1)
 
 
-def _outcome(task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> tuple[str, Any]:
+def _outcome(module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[str, Any]:
     try:
-        result = task.function(*args, **kwargs)
-        return "done", asyncio.run(result) if task.is_async else result
+        result = function_at(module, name)(*args, **kwargs)
+        return "done", asyncio.run(result) if inspect.iscoroutine(result) else result
     except Retry as retry:
         return "retry", retry
     except BaseException as error:

@@ -95,12 +95,16 @@ class Task(Generic[P, R]):
         """Whether it can be stopped: a thread cannot."""
         return self.is_async or self.processes
 
-    def __reduce__(self) -> Any:  # in another process it is the one of the same module
-        return _task, (self.function.__module__, self.function.__qualname__)
+    @property
+    def place(self) -> tuple[str, str]:
+        """Where another process finds it: module, and name in it."""
+        return self.function.__module__, self.function.__qualname__
 
 
-def _task(module: str, name: str) -> Any:
-    return attrgetter(name)(import_module(module))
+def function_at(module: str, name: str) -> Callable[..., Any]:
+    """Returns the function of a task that is there."""
+    found: Any = attrgetter(name)(import_module(module))
+    return found.function if isinstance(found, Task) else found
 
 
 def _retry(reason: str, delay: int | None) -> Retry:
