@@ -86,7 +86,10 @@ async def _work(worker: Worker, *, live: bool) -> None:
             await worker.work(consumer)
         return
     logging.basicConfig(
-        level=logging.INFO, stream=sys.stdout, format="%(asctime)s %(levelname)s %(message)s"
+        level=logging.INFO,
+        stream=sys.stdout,
+        format="%(asctime)s %(levelname)s %(message)s",
+        force=True,  # `zaqar-redis worker` has handlers of its own
     )
     await worker.work(consumer)
 

@@ -59,7 +59,10 @@ async def showing(worker: Worker, consumer: Consumer) -> AsyncIterator[None]:
     """Shows it until the end of the block; what is logged stays above."""
     console = Console()
     logging.basicConfig(
-        level=logging.INFO, format="%(message)s", handlers=[RichHandler(console=console)]
+        level=logging.INFO,
+        format="%(message)s",
+        handlers=[RichHandler(console=console)],
+        force=True,
     )
     view = View(worker, consumer)
 
