@@ -98,7 +98,7 @@ def _reload(arguments: argparse.Namespace) -> int:
     try:
         from watchfiles import PythonFilter, run_process
     except ImportError:
-        raise SystemExit("--reload: pip install 'zaqar-redis-client[reload]'") from None
+        raise SystemExit("--reload needs watchfiles: pip install watchfiles") from None
     again = argparse.Namespace(**{**vars(arguments), "reload": False, "no_live": True})
     run_process(".", target=_run_again, args=(again,), watch_filter=PythonFilter())
     return 0

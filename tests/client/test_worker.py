@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -15,6 +18,7 @@ from zaqar_redis_client import AsyncClient, Message, Retry, Task, Worker, comman
 
 from tests.client import jobs
 from tests.client.worker_process import worker_process
+from tests.conventions.files import ROOT
 from tests.support import servers
 from tests.support.tcp_proxy import tcp_proxy
 
@@ -357,6 +361,18 @@ async def test_jobs_of_a_worker_that_is_killed_are_done_by_another_one(
     with worker_process(running.url, project, log):
         await _until_stats(client, total=0)
     assert _marks(tmp_path, "done") == 4
+
+
+def test_command_of_the_service_runs_workers_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "zaqar_redis.cli.main", "worker", "--help"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "client"), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "MODULE:WORKER" in done.stdout, done.stderr
 
 
 async def test_command_that_finds_no_worker_says_so(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 from collections import Counter
@@ -24,6 +25,10 @@ def _left(client: Client) -> int:
     with contextlib.suppress(Unavailable):
         return int(client.queue("q").stats()["messages"]["total"])
     return _JOBS
+
+
+def _falls(client: Client, below: int) -> bool:
+    return _left(client) < below
 
 
 @pytest.mark.nightly
@@ -50,7 +55,7 @@ def test_every_job_is_done_while_workers_and_services_are_killed(
         while left := _left(client):
             # Some jobs are done between two kills; at the end leases of the dead have to end.
             with contextlib.suppress(TimeoutError):
-                servers.wait_for(lambda left=left: _left(client) < left - 500, "some jobs", 8)
+                servers.wait_for(functools.partial(_falls, client, left - 500), "some jobs", 8)
             workers.pop(0).close()
             workers.append(worker())
             kills += 1
