@@ -42,7 +42,7 @@ class AsyncClaim:
         self.messages = messages
         # It counts from when a request was sent: only its answer may have been late.
         self._until = sent_at + (1 - _MARGIN) * ttl
-        self._lost = asyncio.Event()
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._held = {message.id for message in messages}
         self._path = f"{queue._path}/claims/{claim_id}"
         self._renewal: asyncio.Task[None] | None = None
@@ -95,7 +95,7 @@ class AsyncClaim:
     @property
     def is_lost(self) -> bool:
         """Whether others may have its messages soon, or have them: it was not renewed in time."""
-        return self._lost.is_set() or monotonic() >= self._until
+        return self._lost.done() or monotonic() >= self._until
 
     def keep(self) -> None:
         """Renews it from now on, until it holds nothing any more or is lost."""
@@ -108,7 +108,7 @@ class AsyncClaim:
                 async with asyncio.timeout(self._until - monotonic()):
                     await self._renew_patiently()
         except (LeaseLost, TimeoutError):
-            self._lost.set()
+            self._lost.set_result(None)
 
     async def _renew_patiently(self) -> None:
         pause = self.ttl / _RENEWALS / _ATTEMPTS
@@ -151,7 +151,7 @@ class AsyncLease:
 
     async def lost(self) -> None:
         """Returns when `is_lost` becomes true, for what `AsyncQueue.consume` yields."""
-        await self.claim._lost.wait()
+        await asyncio.shield(self.claim._lost)
 
     async def ack(self) -> None:
         """Deletes the message: it is done.  Raises LeaseLost."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import sys
@@ -100,7 +101,8 @@ def _reload(arguments: argparse.Namespace) -> int:
     except ImportError:
         raise SystemExit("--reload needs watchfiles: pip install watchfiles") from None
     again = argparse.Namespace(**{**vars(arguments), "reload": False, "no_live": True})
-    run_process(".", target=_run_again, args=(again,), watch_filter=PythonFilter())
+    with contextlib.suppress(KeyboardInterrupt):
+        run_process(".", target=_run_again, args=(again,), watch_filter=PythonFilter())
     return 0
 
 

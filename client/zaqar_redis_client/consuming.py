@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zaqar_redis_client.claims import AsyncClaim, AsyncLease
-from zaqar_redis_client.errors import Unavailable, Unsupported, ZaqarError
+from zaqar_redis_client.errors import LeaseLost, Unavailable, Unsupported, ZaqarError
 from zaqar_redis_client.execution import Executor, Failed
 from zaqar_redis_client.queues import AsyncQueue
+from zaqar_redis_client.replies import reply
 from zaqar_redis_client.tasks import Job, Retry, WrongJob, reason_of
 
 if TYPE_CHECKING:
@@ -217,11 +218,9 @@ class Consumer:
         running = Running(job.task.name, lease.message.id)
         self.running.add(running)
         function = asyncio.create_task(self._executor.run(job))
-        lost = asyncio.create_task(lease.lost())
+        ends: list[asyncio.Future[Any]] = [function, lease.claim._lost]
         try:
-            await asyncio.wait(
-                {function, lost}, timeout=job.task.timeout, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait(ends, timeout=job.task.timeout, return_when=asyncio.FIRST_COMPLETED)
             outcome = await self._settle(lease, job, function)
             self.counts[job.task.name, outcome] += 1
         except asyncio.CancelledError:  # the worker does not wait any more
@@ -230,16 +229,13 @@ class Consumer:
                 await self._release(lease, "the worker was stopped", delay=0)
             raise
         finally:
-            lost.cancel()
             self.running.discard(running)
 
     async def _settle(self, lease: AsyncLease, job: Job, function: asyncio.Task[Any]) -> str:
         """Returns the outcome."""
         what = f"{job.task.name} {lease.message.id}"
         if function.done():
-            error = None if function.cancelled() else function.exception()
-            if function.cancelled():
-                error = RuntimeError("the task was cancelled")
+            error = await self._finish(lease, function)
         elif lease.is_lost:
             logger.error("%s: its lease could not be renewed, others may get it", what)
             await self._interrupt(job, function)
@@ -248,12 +244,10 @@ class Consumer:
             await self._interrupt(job, function)
             error = TimeoutError(f"it took longer than {job.task.timeout:g} seconds")
         if error is None:
-            try:
-                await lease.ack()
-            except ZaqarError as failure:
-                logger.error("%s: it is done, but may be done again: %s", what, failure)
-                return "lost"
             return "done"
+        if isinstance(error, LeaseLost | Unavailable) and not function.exception():
+            logger.error("%s: it is done, but may be done again: %s", what, error)
+            return "lost"
         if isinstance(error, Retry):
             logger.info("%s: %s", what, error)
             await self._release(lease, reason_of(error), delay=error.delay)
@@ -262,6 +256,19 @@ class Consumer:
         logger.error("%s: %s", what, trace or error, exc_info=None if trace else error)
         await self._release(lease, str(error) if trace else reason_of(error))
         return "failed"
+
+    async def _finish(self, lease: AsyncLease, function: asyncio.Task[Any]) -> BaseException | None:
+        """Sends the result where it is waited for, and deletes the message; returns what failed."""
+        if function.cancelled():
+            return RuntimeError("the task was cancelled")
+        if error := function.exception():
+            return error
+        try:
+            await reply(self._worker.client(), lease.message, function.result())
+            await lease.ack()
+        except (ZaqarError, TypeError, ValueError) as failure:  # the latter: it is no JSON
+            return failure
+        return None
 
     async def _interrupt(self, job: Job, function: asyncio.Task[Any]) -> None:
         """Cancels it, and waits for its end; a thread comes to its end by itself."""

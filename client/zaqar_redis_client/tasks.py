@@ -15,6 +15,7 @@ from zaqar_redis_client.blocking import run_blocking
 from zaqar_redis_client.clients import AsyncClient
 from zaqar_redis_client.errors import ZaqarError
 from zaqar_redis_client.records import DraftFields, Message
+from zaqar_redis_client.replies import Replies
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,6 +44,9 @@ class Poster(Protocol):
 
     def client(self) -> AsyncClient:
         """Returns the client of the running event loop."""
+
+    def replies(self) -> Replies:
+        """Returns what receives results in the running event loop."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,18 @@ class Task(Generic[P, R]):
     def post_blocking(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """Does the same without `await`, from any thread."""
         return run_blocking(self.post(*args, **kwargs))
+
+    async def ask(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Posts a job, and returns the result of the function, when it was done, as JSON has it.
+
+        It waits as long as the job lives, for the `ttl` of `options`, 60 seconds by default.
+        Raises TimeoutError, Refused and Unavailable.
+        """
+        return await self.poster.replies().ask(self.queue, self.body(*args, **kwargs), self.fields)
+
+    def ask_blocking(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Does the same without `await`, from any thread."""
+        return run_blocking(self.ask(*args, **kwargs))
 
     @property
     def is_async(self) -> bool:

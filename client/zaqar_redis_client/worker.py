@@ -7,6 +7,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -14,12 +15,25 @@ from zaqar_redis_client.blocking import run_blocking
 from zaqar_redis_client.clients import AsyncClient
 from zaqar_redis_client.consuming import Consumer
 from zaqar_redis_client.credentials import Credential
+from zaqar_redis_client.replies import Replies
 from zaqar_redis_client.tasks import Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass
+class _Connected:
+    """What belongs to an event loop."""
+
+    client: AsyncClient
+    replies: Replies
+
+    async def close(self) -> None:
+        await self.replies.close()
+        await self.client.close()
 
 
 class Worker:
@@ -55,7 +69,7 @@ class Worker:
         self.queues: dict[str, dict[str, Any]] = {}
         #: name -> fields
         self.schedules: dict[str, dict[str, Any]] = {}
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = (
+        self._connected: WeakKeyDictionary[asyncio.AbstractEventLoop, _Connected] = (
             WeakKeyDictionary()
         )
 
@@ -127,22 +141,28 @@ class Worker:
 
     def client(self) -> AsyncClient:
         """Returns the client of the running event loop."""
+        return self._connect().client
+
+    def replies(self) -> Replies:
+        """Returns what receives results in the running event loop."""
+        return self._connect().replies
+
+    def _connect(self) -> _Connected:
         loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
-        if client is None:
-            client = self._clients[loop] = AsyncClient(
-                self._url, self._project, credential=self._credential
-            )
-        return client
+        found = self._connected.get(loop)
+        if found is None:
+            client = AsyncClient(self._url, self._project, credential=self._credential)
+            found = self._connected[loop] = _Connected(client, Replies(client))
+        return found
 
     async def close(self) -> None:
         """Closes its connections: needed where jobs were only posted."""
-        for loop, client in list(self._clients.items()):
-            del self._clients[loop]
+        for loop, connected in list(self._connected.items()):
+            del self._connected[loop]
             if loop is asyncio.get_running_loop():
-                await client.close()
+                await connected.close()
             elif loop.is_running():
-                closing = asyncio.run_coroutine_threadsafe(client.close(), loop)
+                closing = asyncio.run_coroutine_threadsafe(connected.close(), loop)
                 await asyncio.wrap_future(closing)
 
     def close_blocking(self) -> None:

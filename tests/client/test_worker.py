@@ -184,6 +184,37 @@ async def test_task_that_asks_for_another_attempt_says_when(
     assert message.reason == "the printer is out"
 
 
+async def test_who_asks_gets_the_result(
+    running: servers.RunningService, project: str, client: AsyncClient
+) -> None:
+    worker = _worker(running, project)
+
+    @worker.task("q")
+    async def add(*numbers: int) -> int:
+        return sum(numbers)
+
+    @worker.task("q")
+    def double(text: str) -> list[str]:
+        return [text, text]
+
+    @worker.task("q")
+    async def no_json() -> object:
+        return object()
+
+    async with _working(worker):
+        sums = await asyncio.gather(*(add.ask(number, 1) for number in range(50)))
+        assert sums == [*range(1, 51)]
+        assert await asyncio.to_thread(double.ask_blocking, "ä") == ["ä", "ä"]
+        asking = asyncio.create_task(no_json.ask())
+        (letter,) = await _dead_letters(client, 1)
+        assert letter.reason == "TypeError: Object of type object is not JSON serializable"
+        asking.cancel()
+        names = [each async for each in client.queues()]
+        assert len([each for each in names if each.startswith("replies-")]) == 2
+    names = [each async for each in client.queues()]
+    assert sorted(names) == ["failed", "q"]
+
+
 def test_task_that_cannot_work_is_refused_where_it_is_made() -> None:
     worker = Worker()
     with pytest.raises(ValueError, match="a thread cannot be stopped"):
