@@ -71,7 +71,7 @@ class AsyncClaim:
         try:
             await self._queue._delete_held(self.id, message_id)
         finally:
-            self._forget([message_id])
+            self.forget([message_id])
 
     async def release(
         self, ids: Sequence[str] | None = None, *, delay: int | None = None, reason: str = ""
@@ -90,7 +90,7 @@ class AsyncClaim:
                 "POST", path, document, of_lease=True, repeatable=False
             )
         finally:
-            self._forget(self._held if ids is None else ids)
+            self.forget(self._held if ids is None else ids)
 
     @property
     def is_lost(self) -> bool:
@@ -123,7 +123,8 @@ class AsyncClaim:
             except ZaqarError:
                 await asyncio.sleep(pause)
 
-    def _forget(self, ids: Iterable[str]) -> None:
+    def forget(self, ids: Iterable[str]) -> None:
+        """Renews these no more, if they are all that it still holds."""
         self._held -= {*ids}
         if not self._held and self._renewal is not None:
             self._renewal.cancel()

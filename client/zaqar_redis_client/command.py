@@ -21,7 +21,10 @@ from zaqar_redis_client.worker import Worker
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("worker", metavar="MODULE:WORKER", help="where the Worker is")
     parser.add_argument(
-        "--concurrency", type=int, metavar="N", help="functions at a time (default: the worker's)"
+        "--concurrency",
+        type=_positive,
+        metavar="N",
+        help="functions at a time (default: the worker's)",
     )
     parser.add_argument(
         "--reload",
@@ -33,6 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="log lines at a terminal, too, instead of a live view",
     )
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError("it must be a number, 1 or more")
+    return int(text)
 
 
 def main(words: list[str] | None = None) -> int:
@@ -47,30 +56,38 @@ def run(arguments: argparse.Namespace) -> int:
         return _reload(arguments)
     try:
         worker = _load(arguments.worker)
-        if arguments.concurrency is not None:
-            worker.concurrency = arguments.concurrency
+        worker.concurrency = arguments.concurrency or worker.concurrency
         asyncio.run(_work(worker, live=_is_live(arguments)))
-    except (ImportError, ValueError) as error:
+    except (_NoWorker, ZaqarError) as error:
         print(f"zaqar-redis-worker: {error}", file=sys.stderr)
-        return 2
-    except ZaqarError as error:
-        print(f"zaqar-redis-worker: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, _NoWorker) else 1
     return 0
 
 
+class _NoWorker(Exception):
+    """The words of the command name none."""
+
+
 def _load(place: str) -> Worker:
-    """Raises ImportError and ValueError."""
-    module, _, name = place.partition(":")
+    """Raises _NoWorker, and what the module raises."""
+    path, _, name = place.partition(":")
     if not name:
-        raise ValueError(f"{place!r}: write MODULE:WORKER, as in mails.tasks:worker")
+        raise _NoWorker(f"{place!r}: write MODULE:WORKER, as in mails.tasks:worker")
     sys.path.insert(0, os.getcwd())
     try:
-        found: Any = attrgetter(name)(import_module(module))
+        module = import_module(path)
+    except ModuleNotFoundError as error:
+        if not f"{path}.".startswith(f"{error.name}."):
+            raise  # of something that the module imports
+        raise _NoWorker(f"{error} in {os.getcwd()}, or installed") from None
+    try:
+        found: Any = attrgetter(name)(module)
     except AttributeError:
-        raise ValueError(f"{module} has no {name}") from None
+        raise _NoWorker(f"{path} has no {name}") from None
     if not isinstance(found, Worker):
-        raise ValueError(f"{place} is no Worker, but {type(found).__name__}")
+        raise _NoWorker(f"{place} is no Worker, but {type(found).__name__}")
+    if not found.tasks:
+        raise _NoWorker(f"{place} has no tasks: decorate functions with its `task`")
     return found
 
 

@@ -35,6 +35,7 @@ _CLAIM = 20
 _WAIT = 20.0
 #: Seconds until the next attempt when the service is away.
 _PAUSE = 1.0
+_LOST = "its lease could not be renewed, others may get it"
 #: Seconds that functions may take to end after they were cancelled.
 _CLEAN_UP = 5.0
 
@@ -110,7 +111,7 @@ class Consumer:
             finally:
                 if not self._stops.is_set():
                     self.stop()
-                await asyncio.wait(pumps) if pumps else None
+                await asyncio.wait(pumps)
                 await self._end()
         finally:
             self._executor.close()
@@ -197,7 +198,11 @@ class Consumer:
     # Messages are worked on.
 
     def _begin(self) -> None:
-        while self._waiting and len(self._jobs) < self._worker.concurrency:
+        while (
+            self._waiting
+            and len(self._jobs) < self._worker.concurrency
+            and not self._stops.is_set()
+        ):
             job = asyncio.create_task(self._work(self._waiting.popleft()))
             self._jobs.add(job)
             job.add_done_callback(self._ended)
@@ -205,8 +210,7 @@ class Consumer:
     def _ended(self, job: asyncio.Task[None]) -> None:
         self._jobs.discard(job)
         self._places.give_back()
-        if not self._stops.is_set():
-            self._begin()
+        self._begin()
 
     async def _work(self, lease: AsyncLease) -> None:
         try:
@@ -215,6 +219,10 @@ class Consumer:
             logger.error("message %s: %s", lease.message.id, error)
             self.counts["", "failed"] += 1
             return await self._release(lease, reason_of(error))
+        if lease.is_lost:  # while it waited
+            logger.warning("message %s was not begun: %s", lease.message.id, _LOST)
+            self.counts[job.task.name, "lost"] += 1
+            return None
         running = Running(job.task.name, lease.message.id)
         self.running.add(running)
         function = asyncio.create_task(self._executor.run(job))
@@ -227,6 +235,7 @@ class Consumer:
             if job.task.is_stoppable:
                 await self._interrupt(job, function)
                 await self._release(lease, "the worker was stopped", delay=0)
+            lease.claim.forget([lease.message.id])  # of a thread it comes back in time
             raise
         finally:
             self.running.discard(running)
@@ -237,7 +246,7 @@ class Consumer:
         if function.done():
             error = await self._finish(lease, function)
         elif lease.is_lost:
-            logger.error("%s: its lease could not be renewed, others may get it", what)
+            logger.error("%s: %s", what, _LOST)
             await self._interrupt(job, function)
             return "lost"
         else:
@@ -275,6 +284,8 @@ class Consumer:
         if job.task.is_stoppable:
             function.cancel()
         await asyncio.wait({function})
+        if not function.cancelled():
+            function.exception()  # is of no interest any more, and is not logged
 
     async def _release(self, lease: AsyncLease, reason: str, delay: int | None = None) -> None:
         try:

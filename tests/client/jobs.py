@@ -24,6 +24,8 @@ worker = Worker(
     ttl=int(_ENVIRONMENT("JOBS_TTL", "60")),
 )
 worker.queue("q", _min_claim_ttl=1)
+#: It has no tasks.
+idle = Worker()
 
 
 @worker.task("q")

@@ -198,6 +198,10 @@ async def test_who_asks_gets_the_result(
         return [text, text]
 
     @worker.task("q")
+    async def nothing() -> None:
+        pass
+
+    @worker.task("q")
     async def no_json() -> object:
         return object()
 
@@ -205,6 +209,7 @@ async def test_who_asks_gets_the_result(
         sums = await asyncio.gather(*(add.ask(number, 1) for number in range(50)))
         assert sums == [*range(1, 51)]
         assert await asyncio.to_thread(double.ask_blocking, "ä") == ["ä", "ä"]
+        assert await nothing.ask() is None
         asking = asyncio.create_task(no_json.ask())
         (letter,) = await _dead_letters(client, 1)
         assert letter.reason == "TypeError: Object of type object is not JSON serializable"
@@ -414,6 +419,7 @@ async def test_command_that_finds_no_worker_says_so(
         ("tests.client.jobs:nobody", "has no nobody"),
         ("tests.client.jobs:hold", "is no Worker, but Task"),
         ("tests.client.nothing:worker", "No module named"),
+        ("tests.client.jobs:idle", "has no tasks"),
     ):
         assert command.main([place]) == 2
         assert text in capsys.readouterr().err
