@@ -19,7 +19,9 @@ from zaqar_redis_client.claims import AsyncClaim, AsyncLease
 from zaqar_redis_client.errors import LeaseLost, Unavailable, Unsupported, ZaqarError
 from zaqar_redis_client.execution import Executor, Failed
 from zaqar_redis_client.queues import AsyncQueue
+from zaqar_redis_client.records import Message
 from zaqar_redis_client.replies import reply
+from zaqar_redis_client.spans import span_of
 from zaqar_redis_client.tasks import Job, Retry, WrongJob, reason_of
 
 if TYPE_CHECKING:
@@ -225,7 +227,7 @@ class Consumer:
             return None
         running = Running(job.task.name, lease.message.id)
         self.running.add(running)
-        function = asyncio.create_task(self._executor.run(job))
+        function = asyncio.create_task(self._call(job, lease.message))
         ends: list[asyncio.Future[Any]] = [function, lease.claim._lost]
         try:
             await asyncio.wait(ends, timeout=job.task.timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -239,6 +241,10 @@ class Consumer:
             raise
         finally:
             self.running.discard(running)
+
+    async def _call(self, job: Job, message: Message) -> Any:
+        with span_of(job.task.name, job.task.queue, message):
+            return await self._executor.run(job)
 
     async def _settle(self, lease: AsyncLease, job: Job, function: asyncio.Task[Any]) -> str:
         """Returns the outcome."""

@@ -16,6 +16,7 @@ from zaqar_redis_client.clients import AsyncClient
 from zaqar_redis_client.errors import ZaqarError
 from zaqar_redis_client.records import DraftFields, Message
 from zaqar_redis_client.replies import Replies
+from zaqar_redis_client.spans import in_trace
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -84,7 +85,7 @@ class Task(Generic[P, R]):
         Raises Refused and Unavailable.
         """
         queue = self.poster.client().queue(self.queue)
-        return await queue.post(self.body(*args, **kwargs), **self.fields)
+        return await queue.post(self.body(*args, **kwargs), **in_trace(self.fields))
 
     def post_blocking(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """Does the same without `await`, from any thread."""
@@ -96,7 +97,9 @@ class Task(Generic[P, R]):
         It waits as long as the job lives, for the `ttl` of `options`, 60 seconds by default.
         Raises TimeoutError, Refused and Unavailable.
         """
-        return await self.poster.replies().ask(self.queue, self.body(*args, **kwargs), self.fields)
+        return await self.poster.replies().ask(
+            self.queue, self.body(*args, **kwargs), in_trace(self.fields)
+        )
 
     def ask_blocking(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Does the same without `await`, from any thread."""

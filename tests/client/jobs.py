@@ -59,6 +59,9 @@ def process_fails() -> None:
     raise ValueError("of the process")
 
 
+worker.task("q", processes=True)(process_append)
+
+
 async def process_awaits(path: str) -> None:
     await asyncio.sleep(0)
     process_append(path, "awaited\n")
