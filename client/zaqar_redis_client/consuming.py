@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Coroutine
@@ -43,22 +44,27 @@ _CLEAN_UP = 5.0
 
 
 class Places:
-    """Who asks first gets places first, so that queues take turns."""
+    """Who asks first gets places first, and leaves their share to others: queues take turns."""
 
     def __init__(self, count: int) -> None:
         self._free = count
+        self._asking = 0
         self._turn = asyncio.Lock()
         self._given_back = asyncio.Event()
 
     async def take(self, most: int) -> int:
         """Waits for one, and returns how many there were, *most* at most."""
-        async with self._turn:
-            while not self._free:
-                self._given_back.clear()
-                await self._given_back.wait()
-            taken = min(most, self._free)
-            self._free -= taken
-            return taken
+        self._asking += 1
+        try:
+            async with self._turn:
+                while not self._free:
+                    self._given_back.clear()
+                    await self._given_back.wait()
+                taken = min(most, math.ceil(self._free / self._asking))
+                self._free -= taken
+                return taken
+        finally:
+            self._asking -= 1
 
     def give_back(self, count: int = 1) -> None:
         self._free += count
