@@ -155,8 +155,11 @@ class Consumer:
         if not await client.is_extended():
             raise Unsupported("stock Zaqar has no releases with a reason: workers need zaqar_redis")
         for name, metadata in self._worker.queues.items():
-            if not await client.queue(name).create(**metadata) and metadata:
-                await client.queue(name).update(**metadata)
+            queue = client.queue(name)
+            given = {each: value for each, value in metadata.items() if value is not None}
+            is_new = await queue.create(**given)
+            if not is_new and not _includes(await queue.metadata(), metadata):
+                await queue.update(**metadata)
         if self._worker.schedules:
             known = {each["name"]: each async for each in client.schedules()}
             for name, fields in self._worker.schedules.items():

@@ -1,21 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spans of jobs, where OpenTelemetry is installed: in the trace of what has posted them."""
+"""Spans and durations of jobs, where OpenTelemetry is installed.
+
+Spans are in the trace of what has posted the job.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from time import monotonic
 
 from zaqar_redis_client.records import DraftFields, Message
 
 try:
-    from opentelemetry import trace
+    from opentelemetry import metrics, trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError:
     _HAS_TRACES = False
 else:
     _HAS_TRACES = True
     _TRACER = trace.get_tracer("zaqar_redis_client")
+    _DURATION = metrics.get_meter("zaqar_redis_client").create_histogram(
+        "messaging.process.duration", "s", "How long jobs run, failed ones by their error."
+    )
     _PROPAGATOR = TraceContextTextMapPropagator()
 
 #: Of W3C Trace Context, in a message as in HTTP.
@@ -33,18 +40,26 @@ def in_trace(fields: DraftFields) -> DraftFields:
 
 @contextlib.contextmanager
 def span_of(task: str, queue: str, message: Message) -> Iterator[None]:
-    """Makes what follows a span; an error ends it as failed."""
+    """Makes what follows a span, and measures it; an error ends it as failed."""
     if not _HAS_TRACES:
         yield
         return
     context = _PROPAGATOR.extract({_PARENT: str(message.attributes.get(_PARENT, ""))})
-    attributes: dict[str, str | int] = {
+    attributes = {
         "messaging.operation.name": "process",
         "messaging.operation.type": "process",
         "messaging.destination.name": queue,
-        "messaging.message.id": message.id,
+        "code.function.name": task,
     }
-    with _TRACER.start_as_current_span(
-        f"process {task}", context, trace.SpanKind.CONSUMER, attributes
-    ):
-        yield
+    of_span = attributes | {"messaging.message.id": message.id}
+    began = monotonic()
+    try:
+        with _TRACER.start_as_current_span(
+            f"process {task}", context, trace.SpanKind.CONSUMER, of_span
+        ):
+            yield
+    except BaseException as error:
+        attributes["error.type"] = type(error).__name__
+        raise
+    finally:
+        _DURATION.record(monotonic() - began, attributes)

@@ -147,7 +147,9 @@ async def test_command_that_finds_no_worker_says_so(
 
 _TRACED = """
 import asyncio
-from opentelemetry import trace
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -156,6 +158,8 @@ from zaqar_redis_client import Worker
 exporter, provider = InMemorySpanExporter(), TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(exporter))
 trace.set_tracer_provider(provider)
+reader = InMemoryMetricReader()
+metrics.set_meter_provider(MeterProvider([reader]))
 tracer, worker = trace.get_tracer("test"), Worker(URL, PROJECT)
 
 @worker.task("q")
@@ -177,6 +181,9 @@ spans = {span.name: span for span in exporter.get_finished_spans()}
 for name, parent in (("inside", "process twice"), ("process twice", "outside")):
     assert spans[name].parent.span_id == spans[parent].context.span_id
 print(spans["process twice"].attributes["messaging.destination.name"])
+measured = reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics[0]
+[point] = measured.data.data_points
+print(measured.name, point.count, point.attributes["code.function.name"])
 """
 
 
@@ -185,4 +192,5 @@ def test_job_is_a_span_in_the_trace_of_its_poster(
 ) -> None:
     program = _TRACED.replace("URL", repr(running.url)).replace("PROJECT", repr(project))
     done = _run([sys.executable, "-c", program])
-    assert (done.stdout, done.returncode) == ("q\n", 0), done.stderr
+    printed = "q\nmessaging.process.duration 1 twice\n"
+    assert (done.stdout, done.returncode) == (printed, 0), done.stderr
