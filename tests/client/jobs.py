@@ -59,7 +59,13 @@ def process_fails() -> None:
     raise ValueError("of the process")
 
 
+def process_hold(path: str) -> None:
+    Path(path).write_text(f"{os.getpid()}\n")
+    time.sleep(1000)
+
+
 worker.task("q", processes=True)(process_append)
+worker.task("q", processes=True)(process_hold)
 
 
 async def process_awaits(path: str) -> None:

@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from zaqar_redis_client import AsyncClient, Retry, Task, Worker
 
 from tests.client import jobs
-from tests.client.working import dead_letters, stats, until, until_stats, worker_of, working
+from tests.client.working import dead_letters, pid_in, stats, until, until_stats, worker_of, working
 from tests.support import servers
 from tests.support.tcp_proxy import tcp_proxy
 
@@ -266,6 +268,40 @@ async def test_worker_that_loses_its_network_stops_what_runs_and_goes_on_when_it
             proxy.mend()
             await until_stats(client, total=0)
         assert events[-3:] == ["stopped", "begun", "done"]
+
+
+async def test_worker_that_loses_its_network_kills_processes_and_drops_what_threads_return(
+    running: servers.RunningService,
+    project: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with tcp_proxy(running.port) as (proxy, port):
+        worker = Worker(f"http://127.0.0.1:{port}", project, ttl=2)
+        worker.queue("q", _min_claim_ttl=1)
+        begun, is_back = [0], threading.Event()
+
+        @worker.task("q")
+        def in_thread() -> None:
+            begun[0] += 1
+            is_back.wait()
+
+        in_process = worker.task("q", processes=True)(jobs.process_hold)
+        async with AsyncClient(running.url, project) as client, working(worker):
+            await client.queue("q").post(in_process.body(str(tmp_path / "pid")))
+            pid = await pid_in(tmp_path / "pid")
+            await client.queue("q").post(in_thread.body())
+            await until(lambda: begun[0] > 0)
+            proxy.cut()
+            await until(lambda: not psutil.pid_exists(pid))
+            await until(lambda: caplog.text.count("could not be renewed") >= 2)
+            before = begun[0]
+            await client.queue("q").purge()
+            await client.queue("q").post(in_thread.body())
+            is_back.set()
+            proxy.mend()
+            await until_stats(client, total=0)
+            assert begun[0] == before + 1
 
 
 @pytest.mark.nightly

@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from zaqar_redis_client import AsyncClient, Client, Queue, command
 
 from tests.client.worker_process import PYTHON_PATH, environment_of, worker_process
-from tests.client.working import until, until_stats
+from tests.client.working import pid_in, until, until_stats
 from tests.support import servers
 from tests.support.terminal import terminal
 
@@ -65,6 +66,13 @@ async def test_jobs_of_a_worker_that_is_killed_are_done_by_another_one(
     running: servers.RunningService, project: str, client: AsyncClient, tmp_path: Path
 ) -> None:
     queue, log = client.queue("q"), tmp_path / "log"
+    with worker_process(running.url, project, log, ttl=2) as process:
+        await queue.post({"task": "process_hold", "args": [str(tmp_path / "pid")]})
+        pid = await pid_in(tmp_path / "pid")
+        process.kill()
+        process.wait()
+    await until(lambda: not psutil.pid_exists(pid))
+    await queue.purge()
     with worker_process(running.url, project, log, ttl=2) as process:
         await queue.post_many([_hold(tmp_path, number) for number in range(4)])
         await until(lambda: _marks(tmp_path, "begun") > 0)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from zaqar_redis_client import AsyncClient, Message, Worker
@@ -34,6 +35,17 @@ async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float 
             if holds if isinstance(holds, bool) else await holds:
                 return
             await asyncio.sleep(0.02)
+
+
+async def pid_in(path: Path) -> int:
+    """Waits for a process that writes its pid to a file."""
+    await until(lambda: bool(_lines(path)))
+    return int(_lines(path)[0])
+
+
+def _lines(path: Path) -> list[str]:
+    """Returns the complete ones."""
+    return path.read_text().split("\n")[:-1] if path.exists() else []
 
 
 async def stats(client: AsyncClient, name: str = "q") -> dict[str, int]:
