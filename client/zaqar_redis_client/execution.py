@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import contextvars
 import inspect
+import json
 import multiprocessing
 import os
 import signal
@@ -107,7 +108,7 @@ class _Process:
     def call(self, job: Job) -> tuple[str, Any]:
         """Raises RuntimeError: the process has ended."""
         try:
-            self._connection.send((*job.task.place, job.args, job.kwargs))
+            self._connection.send((*job.task.place, job.args, job.kwargs, job.is_asked))
             outcome: tuple[str, Any] = self._connection.recv()
         except (EOFError, OSError):
             self._process.join(1)
@@ -135,10 +136,14 @@ def _end_with_the_worker() -> None:
         os._exit(1)
 
 
-def _outcome(module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[str, Any]:
+def _outcome(
+    module: str, name: str, args: list[Any], kwargs: dict[str, Any], is_asked: bool
+) -> tuple[str, Any]:
     try:
         result = function_at(module, name)(*args, **kwargs)
-        return "done", asyncio.run(result) if inspect.iscoroutine(result) else result
+        if inspect.iscoroutine(result):
+            result = asyncio.run(result)
+        return "done", json.loads(json.dumps(result)) if is_asked else None
     except Retry as retry:
         return "retry", retry
     except BaseException as error:

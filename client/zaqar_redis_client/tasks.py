@@ -137,6 +137,8 @@ class Job:
     task: Task[..., Any]
     args: list[Any]
     kwargs: dict[str, Any]
+    #: whether somebody waits for its result
+    is_asked: bool
 
     @classmethod
     def of(cls, message: Message, tasks: Mapping[str, Task[..., Any]]) -> Job:
@@ -152,7 +154,7 @@ class Job:
             raise WrongJob(f"no task {json.dumps(name)}: this worker has {known}")
         if not isinstance(args, list) or not isinstance(kwargs, dict):
             raise WrongJob("args must be an array, kwargs an object")
-        return cls(task, args, kwargs)
+        return cls(task, args, kwargs, "reply_to" in message.attributes)
 
 
 def reason_of(error: BaseException) -> str:

@@ -68,6 +68,11 @@ worker.task("q", processes=True)(process_append)
 worker.task("q", processes=True)(process_hold)
 
 
-async def process_awaits(path: str) -> None:
+async def process_awaits(path: str) -> object:
     await asyncio.sleep(0)
     process_append(path, "awaited\n")
+    return object()  # that nobody waits for
+
+
+def process_sums(*numbers: int) -> tuple[int, ...]:
+    return (sum(numbers), len(numbers))

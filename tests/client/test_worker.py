@@ -154,6 +154,8 @@ async def test_who_asks_gets_the_result(
         assert sums == [*range(1, 51)]
         assert await asyncio.to_thread(double.ask_blocking, "ä") == ["ä", "ä"]
         assert await nothing.ask() is None
+        sums_of = worker.task("q", processes=True)(jobs.process_sums)
+        assert await sums_of.ask(2, 3) == [5, 2]
         asking = asyncio.create_task(no_json.ask())
         (letter,) = await dead_letters(client, 1)
         assert letter.reason == "TypeError: Object of type object is not JSON serializable"
