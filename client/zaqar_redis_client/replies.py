@@ -32,6 +32,8 @@ class Replies:
         #: by correlation id; as many as there are callers
         self._waiting: dict[str, asyncio.Future[Any]] = {}
         self._receiving: asyncio.Task[None] | None = None
+        #: of what was received: no more is claimed while the service is away
+        self._acks: set[asyncio.Task[None]] = set()
 
     async def ask(self, queue: str, body: Any, fields: DraftFields) -> Any:
         """Posts a job, and returns what its function returns.  Raises TimeoutError."""
@@ -63,10 +65,17 @@ class Replies:
                 async with contextlib.aclosing(queue.consume(prefetch=_PREFETCH)) as leases:
                     async for lease in leases:
                         self._settle(lease.message)
-                        await lease.ack()
+                        ack = asyncio.create_task(lease.ack())  # those of a claim leave together
+                        self._acks.add(ack)
+                        ack.add_done_callback(self._acked)
             except ZaqarError as error:
                 logger.warning("results: %s", error)
                 await asyncio.sleep(_PAUSE)
+
+    def _acked(self, ack: asyncio.Task[None]) -> None:
+        self._acks.discard(ack)
+        if not ack.cancelled() and (error := ack.exception()):
+            logger.warning("a result comes again: %s", error)
 
     def _settle(self, message: Message) -> None:
         future = self._waiting.get(str(message.attributes.get("correlation_id")))
@@ -76,7 +85,7 @@ class Replies:
     async def close(self) -> None:
         if self._receiving is not None:
             self._receiving.cancel()
-            await asyncio.wait({self._receiving})
+            await asyncio.wait({self._receiving, *self._acks})
             with contextlib.suppress(Unavailable):
                 await self._client.queue(self._name).delete()
 

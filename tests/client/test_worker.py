@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from zaqar_redis_client import AsyncClient, Retry, Task, Worker
+from zaqar_redis_client import AsyncClient, Refused, Retry, Task, Worker
 
 from tests.client import jobs
 from tests.client.working import dead_letters, pid_in, stats, until, until_stats, worker_of, working
@@ -164,6 +164,21 @@ async def test_who_asks_gets_the_result(
         assert len([each for each in names if each.startswith("replies-")]) == 2
     names = [each async for each in client.queues()]
     assert sorted(names) == ["failed", "q"]
+
+
+async def test_worker_ends_when_the_service_refuses_what_it_needs(
+    running: servers.RunningService, project: str
+) -> None:
+    worker = Worker(running.url, project, ttl=2)
+    with pytest.raises(ValueError, match="no tasks"):
+        await worker.consumer().run()
+    worker.task("q")(jobs.process_fails)
+    with pytest.raises(Refused, match="ttl"):  # of its claims: the queue allows 60 at least
+        await worker.consumer().run()
+    worker.queue("q", _max_messages=0)
+    with pytest.raises(Refused, match="_max_messages"):
+        await worker.consumer().run()
+    await worker.close()
 
 
 def test_task_that_cannot_work_is_refused_where_it_is_made() -> None:
