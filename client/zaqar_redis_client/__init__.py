@@ -23,6 +23,8 @@ from zaqar_redis_client.errors import (
 )
 from zaqar_redis_client.queues import AsyncQueue, AsyncTopic
 from zaqar_redis_client.records import Attribute, Draft, Message
+from zaqar_redis_client.tasks import Retry, Task
+from zaqar_redis_client.worker import Worker
 
 __all__ = [
     "AsyncClaim",
@@ -40,10 +42,13 @@ __all__ = [
     "NotFound",
     "Queue",
     "Refused",
+    "Retry",
     "SignedURL",
+    "Task",
     "Token",
     "Topic",
     "Unavailable",
     "Unsupported",
+    "Worker",
     "ZaqarError",
 ]

@@ -48,6 +48,9 @@ class _Loop:
             return cls._running
 
 
+run_blocking = _Loop.run
+
+
 class _Blocking:
     """What has an asynchronous counterpart."""
 
@@ -99,6 +102,11 @@ class Lease(_Blocking):
     @property
     def body(self) -> Any:
         return self._async.message.body
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another consumer may have the message soon, or has it: stop working on it."""
+        return self._async.is_lost
 
     ack = blocking(AsyncLease.ack)
     release = blocking(AsyncLease.release)
@@ -185,6 +193,7 @@ class Client(_Blocking):
         return Topic(self._async.topic(name))
 
     close = blocking(AsyncClient.close)
+    is_extended = blocking(AsyncClient.is_extended)
     queues = iterating(AsyncClient.queues)
     schedules = iterating(AsyncClient.schedules)
     set_schedule = blocking(AsyncClient.set_schedule)

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from zaqar_redis_client.errors import LeaseLost, Unsupported, ZaqarError
@@ -15,18 +15,34 @@ from zaqar_redis_client.records import Message
 if TYPE_CHECKING:
     from zaqar_redis_client.queues import AsyncQueue
 
+#: Renewals within the time of a claim, and attempts within that of a renewal: so one answer that
+#: does not come costs no lease.
+_RENEWALS, _ATTEMPTS = 3, 2
+#: Share of a claim's time that is left when it counts as lost: to stop what works on its messages
+#: before others get them, whose clock may be a little faster.
+_MARGIN = 0.1
+
 
 class AsyncClaim:
     """Messages that are held until the claim ends, or they are deleted or given back."""
 
     def __init__(
-        self, queue: AsyncQueue, claim_id: str, ttl: int, grace: int, messages: list[Message]
+        self,
+        queue: AsyncQueue,
+        claim_id: str,
+        ttl: int,
+        grace: int,
+        messages: list[Message],
+        sent_at: float,
     ) -> None:
         self._queue = queue
         self.id = claim_id
         #: seconds
         self.ttl, self.grace = ttl, grace
         self.messages = messages
+        # It counts from when a request was sent: only its answer may have been late.
+        self._until = sent_at + (1 - _MARGIN) * ttl
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._held = {message.id for message in messages}
         self._path = f"{queue._path}/claims/{claim_id}"
         self._renewal: asyncio.Task[None] | None = None
@@ -37,8 +53,10 @@ class AsyncClaim:
 
     async def renew(self, ttl: int | None = None) -> None:
         """Holds all that it still holds for as long again.  Raises LeaseLost."""
-        document = {"ttl": ttl or self.ttl, "grace": self.grace}
+        sent_at, ttl = monotonic(), ttl or self.ttl
+        document = {"ttl": ttl, "grace": self.grace}
         await self._queue._connection.send("PATCH", self._path, document, of_lease=True)
+        self._until = sent_at + (1 - _MARGIN) * ttl
 
     async def extend(self, message_id: str, ttl: int) -> None:
         """Holds one message for *ttl* seconds from now.  Raises LeaseLost."""
@@ -53,7 +71,7 @@ class AsyncClaim:
         try:
             await self._queue._delete_held(self.id, message_id)
         finally:
-            self._forget([message_id])
+            self.forget([message_id])
 
     async def release(
         self, ids: Sequence[str] | None = None, *, delay: int | None = None, reason: str = ""
@@ -72,22 +90,41 @@ class AsyncClaim:
                 "POST", path, document, of_lease=True, repeatable=False
             )
         finally:
-            self._forget(self._held if ids is None else ids)
+            self.forget(self._held if ids is None else ids)
 
-    async def keep(self) -> None:
-        """Renews the claim in time, again and again, until it is cancelled or has ended."""
-        with contextlib.suppress(LeaseLost):
+    @property
+    def is_lost(self) -> bool:
+        """Whether others may have its messages soon, or have them: it was not renewed in time."""
+        return self._lost.done() or monotonic() >= self._until
+
+    def keep(self) -> None:
+        """Renews it from now on, until it holds nothing any more or is lost."""
+        self._renewal = asyncio.create_task(self._keep())
+
+    async def _keep(self) -> None:
+        try:
             while True:
-                await asyncio.sleep(self.ttl / 3)
-                with contextlib.suppress(ZaqarError):
-                    await self.renew()
+                await asyncio.sleep(self.ttl / _RENEWALS)
+                async with asyncio.timeout(self._until - monotonic()):
+                    await self._renew_patiently()
+        except (LeaseLost, TimeoutError):
+            self._lost.set_result(None)
 
-    def ends_when_empty(self, renewal: asyncio.Task[None]) -> None:
-        """Ends its renewal with the last of its leases."""
-        self._renewal = renewal
-        self._forget(())
+    async def _renew_patiently(self) -> None:
+        pause = self.ttl / _RENEWALS / _ATTEMPTS
+        while True:
+            try:
+                async with asyncio.timeout(pause):
+                    return await self.renew()
+            except LeaseLost:
+                raise
+            except TimeoutError:
+                pass
+            except ZaqarError:
+                await asyncio.sleep(pause)
 
-    def _forget(self, ids: Iterable[str]) -> None:
+    def forget(self, ids: Iterable[str]) -> None:
+        """Renews these no more, if they are all that it still holds."""
         self._held -= {*ids}
         if not self._held and self._renewal is not None:
             self._renewal.cancel()
@@ -107,6 +144,15 @@ class AsyncLease:
     @property
     def body(self) -> Any:
         return self.message.body
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another consumer may have the message soon, or has it: stop working on it."""
+        return self.claim.is_lost
+
+    async def lost(self) -> None:
+        """Returns when `is_lost` becomes true, for what `AsyncQueue.consume` yields."""
+        await asyncio.shield(self.claim._lost)
 
     async def ack(self) -> None:
         """Deletes the message: it is done.  Raises LeaseLost."""

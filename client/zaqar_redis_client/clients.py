@@ -56,6 +56,10 @@ class AsyncClient:
         """Closes the connections."""
         await self._connection.close()
 
+    async def is_extended(self) -> bool:
+        """Returns whether the service is zaqar_redis, and not stock Zaqar."""
+        return await self._connection.is_extended()
+
     def queue(self, name: str) -> AsyncQueue:
         """Returns the same object for a name as long as somebody has it."""
         found = self._queues.get(name)

@@ -9,11 +9,12 @@ import json
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, Unpack
 from urllib.parse import quote, urlencode
 
 from zaqar_redis_client.claims import AsyncClaim, AsyncLease
-from zaqar_redis_client.errors import Refused, Unavailable, Unsupported, ZaqarError
+from zaqar_redis_client.errors import LeaseLost, Refused, Unavailable, Unsupported, ZaqarError
 from zaqar_redis_client.http import Connection
 from zaqar_redis_client.records import Draft, DraftFields, Message
 
@@ -249,6 +250,7 @@ class AsyncQueue(_Container):
         asked = {"limit": limit, "detailed": "true", "with_attributes": "true"}
         if wait and await self._connection.is_extended():
             asked["wait"] = round(wait)
+        sent_at = monotonic()
         answer = await self._connection.send(
             "POST",
             f"{self._path}/claims?{urlencode(asked)}",
@@ -260,14 +262,19 @@ class AsyncQueue(_Container):
             return None
         claim_id = answer.headers["Location"].rpartition("/")[2]
         messages = [Message.of(each) for each in answer.document["messages"]]
-        return AsyncClaim(self, claim_id, ttl, grace, messages)
+        claim = AsyncClaim(self, claim_id, ttl, grace, messages, sent_at)
+        if monotonic() - sent_at > ttl / 3:  # when it began is not known
+            with contextlib.suppress(LeaseLost):
+                await claim.renew()
+        return claim
 
     async def consume(
         self, *, prefetch: int = 20, ttl: int = 60
     ) -> AsyncGenerator[AsyncLease, None]:
         """Yields messages as they come, each with its lease, for ever.
 
-        Leases are renewed until you end them with `ack` or `release`.  When the iteration ends,
+        Leases are renewed until you end them with `ack` or `release`.  One that cannot be renewed
+        counts as lost, see `AsyncLease.lost`, before others get it.  When the iteration ends,
         those that were not yielded go back at once; end it with `contextlib.aclosing`.
         """
         loop, fails_since = asyncio.get_running_loop(), None
@@ -286,14 +293,13 @@ class AsyncQueue(_Container):
                 if not await self._connection.is_extended():
                     await asyncio.sleep(_PAUSE)
                 continue
-            renewal = asyncio.create_task(claim.keep())
+            claim.keep()
             left = [AsyncLease(claim, message) for message in claim.messages]
             try:
-                while left:
+                while left and not claim.is_lost:
                     yield left.pop(0)
             finally:
-                claim.ends_when_empty(renewal)
-                if left:
+                if left and not claim.is_lost:
                     with contextlib.suppress(ZaqarError):
                         await claim.release([lease.message.id for lease in left], delay=0)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -46,6 +47,24 @@ def test_examples_of_its_documents_work_as_printed(
         )
         printed = _run(python, program)
         assert ("done: {'job': 1}" in printed) == ("done:" in program)
+
+
+def test_examples_of_workers_work_as_printed(
+    python: Path, running: servers.RunningService, tmp_path: Path
+) -> None:
+    examples = _EXAMPLE.findall((ROOT / "doc" / "workers.md").read_text())
+    [module, poster] = [each.replace("http://127.0.0.1:8888", running.url) for each in examples]
+    (tmp_path / "mails.py").write_text(module)
+    log = tmp_path / "log"
+    command = [str(python.with_name("zaqar-redis-worker")), "mails:worker"]
+    process = servers.start_logged(command, log, {"PYTHONPATH": ""}, tmp_path)
+    with servers.stopping(process):
+        environment = os.environ | {"PYTHONPATH": ""}
+        subprocess.run([python, "-c", poster], cwd=tmp_path, env=environment, check=True)
+        servers.wait_for(lambda: "ann: hi" in log.read_text(), "the first job")
+        servers.wait_for(lambda: "eve: do not forget" in log.read_text(), "the second job")
+    assert process.returncode == 0
+    assert "ERROR" not in log.read_text()
 
 
 def test_it_needs_nothing_of_the_service(python: Path) -> None:

@@ -13,7 +13,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tests.support import servers
 
@@ -57,7 +57,9 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def terminal(*words: str, columns: int = 120) -> Iterator[Terminal]:
+def terminal(
+    *words: str, columns: int = 120, environment: Mapping[str, str] | None = None
+) -> Iterator[Terminal]:
     mine, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(
@@ -65,7 +67,9 @@ def terminal(*words: str, columns: int = 120) -> Iterator[Terminal]:
         stdin=its,
         stdout=its,
         stderr=its,
-        env={name: os.environ[name] for name in ("HOME", "PATH")} | {"TERM": "xterm"},
+        env={name: os.environ[name] for name in ("HOME", "PATH")}
+        | {"TERM": "xterm"}
+        | dict(environment or {}),
         start_new_session=True,
     )
     try:

@@ -105,6 +105,8 @@ def _commands() -> CommandManager:
     commands = _LazyCommands("zaqar_redis.cli")
     if find_spec("pyspark") is not None:  # the extra spark is installed
         commands.add_command_group("zaqar_redis.pipeline")
+    if find_spec("zaqar_redis_client") is not None:
+        commands.add_command_group("zaqar_redis.worker")
     return commands
 
 

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a worker calls a function: in its event loop, in a thread, or in a process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from multiprocessing import connection
+from typing import Any, TypeVar
+
+from zaqar_redis_client.tasks import Job, Retry, function_at, reason_of
+
+T = TypeVar("T")
+
+_SPAWN = multiprocessing.get_context("spawn")
+
+
+class Failed(Exception):
+    """A function has failed, of which only text is left.  *trace*: its traceback."""
+
+    def __init__(self, reason: str, trace: str) -> None:
+        super().__init__(reason)
+        self.trace = trace
+
+
+class Executor:
+    """Calls functions; one that is cancelled runs no more, unless it is in a thread."""
+
+    def __init__(self) -> None:
+        #: processes that have no job: never more than there are slots
+        self._idle: list[_Process] = []
+
+    async def run(self, job: Job) -> Any:
+        """Returns what the function returns.  Raises what it raises, or Failed."""
+        try:
+            if job.task.processes:
+                return await self._in_process(job)
+            if job.task.is_async:
+                return await job.task.function(*job.args, **job.kwargs)
+            return await in_thread(lambda: job.task.function(*job.args, **job.kwargs))
+        except (SystemExit, KeyboardInterrupt) as error:  # would end the worker
+            raise Failed(reason_of(error), traceback.format_exc()) from None
+
+    async def _in_process(self, job: Job) -> Any:
+        process = self._idle.pop() if self._idle else _Process()
+        try:
+            outcome, value = await in_thread(lambda: process.call(job))
+        except BaseException:
+            process.kill()
+            raise
+        self._idle.append(process)
+        if outcome == "done":
+            return value
+        if outcome == "retry":
+            raise value
+        raise Failed(*value)
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().kill()
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    """Calls a function in a thread of its own, which does not keep the process from ending."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(settling: Callable[[Any], None], value: Any) -> None:
+        def settled() -> None:
+            if not future.done():
+                settling(value)
+
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settled)
+
+    def call() -> None:
+        try:
+            result = function()
+        except StopIteration as error:  # no future can have it
+            settle(future.set_exception, RuntimeError(f"StopIteration: {error}"))
+        except BaseException as error:
+            settle(future.set_exception, error)
+        else:
+            settle(future.set_result, result)
+
+    threading.Thread(target=contextvars.copy_context().run, args=(call,), daemon=True).start()
+    return await future
+
+
+class _Process:
+    """A process that does one job after another, and ends with the worker."""
+
+    def __init__(self) -> None:
+        self._connection, there = _SPAWN.Pipe()
+        self._process = _SPAWN.Process(target=_serve, args=(there,))
+        self._process.start()
+        there.close()
+
+    def call(self, job: Job) -> tuple[str, Any]:
+        """Raises RuntimeError: the process has ended."""
+        try:
+            self._connection.send((*job.task.place, job.args, job.kwargs, job.is_asked))
+            outcome: tuple[str, Any] = self._connection.recv()
+        except (EOFError, OSError):
+            self._process.join(1)
+            code = self._process.exitcode
+            raise RuntimeError(f"the process of the task has ended with code {code}") from None
+        return outcome
+
+    def kill(self) -> None:
+        self._process.kill()  # and a thread that waits in `call` reads the end of the connection
+
+
+def _serve(jobs: connection.Connection) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # sent to all of a group, and the worker decides
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_worker, daemon=True).start()
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            jobs.send(_outcome(*jobs.recv()))
+
+
+def _end_with_the_worker() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _outcome(
+    module: str, name: str, args: list[Any], kwargs: dict[str, Any], is_asked: bool
+) -> tuple[str, Any]:
+    try:
+        result = function_at(module, name)(*args, **kwargs)
+        if inspect.iscoroutine(result):
+            result = asyncio.run(result)
+        return "done", json.loads(json.dumps(result)) if is_asked else None
+    except Retry as retry:
+        return "retry", retry
+    except BaseException as error:
+        return "failed", (reason_of(error), traceback.format_exc())

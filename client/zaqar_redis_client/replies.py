@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results of jobs, for those who ask: in a queue of the asking process, by correlation id."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from typing import Any
+
+from zaqar_redis_client.clients import AsyncClient
+from zaqar_redis_client.errors import Unavailable, ZaqarError
+from zaqar_redis_client.records import DraftFields, Message
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that a job lives whose poster waits for its result, and at least that a result does.
+_TTL = 60
+#: Seconds until the next attempt when the service is away.
+_PAUSE = 1.0
+#: Results that are received at a time.
+_PREFETCH = 20
+
+
+class Replies:
+    """What one client has asked for."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+        self._name = f"replies-{uuid.uuid4()}"
+        #: by correlation id; as many as there are callers
+        self._waiting: dict[str, asyncio.Future[Any]] = {}
+        self._receiving: asyncio.Task[None] | None = None
+        #: of what was received: no more is claimed while the service is away
+        self._acks: set[asyncio.Task[None]] = set()
+
+    async def ask(self, queue: str, body: Any, fields: DraftFields) -> Any:
+        """Posts a job, and returns what its function returns.  Raises TimeoutError."""
+        if self._receiving is None:
+            self._receiving = asyncio.create_task(self._receive())
+        correlation_id = str(uuid.uuid4())
+        ttl = fields.get("ttl") or _TTL
+        sent: DraftFields = {
+            **fields,
+            "ttl": ttl,
+            "attributes": {
+                **fields.get("attributes", {}),
+                "reply_to": self._name,
+                "correlation_id": correlation_id,
+            },
+        }
+        future = self._waiting[correlation_id] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(ttl):
+                await self._client.queue(queue).post(body, **sent)
+                return await future
+        finally:
+            del self._waiting[correlation_id]
+
+    async def _receive(self) -> None:
+        queue = self._client.queue(self._name)
+        while True:
+            try:
+                async with contextlib.aclosing(queue.consume(prefetch=_PREFETCH)) as leases:
+                    async for lease in leases:
+                        self._settle(lease.message)
+                        ack = asyncio.create_task(lease.ack())  # those of a claim leave together
+                        self._acks.add(ack)
+                        ack.add_done_callback(self._acked)
+            except ZaqarError as error:
+                logger.warning("results: %s", error)
+                await asyncio.sleep(_PAUSE)
+
+    def _acked(self, ack: asyncio.Task[None]) -> None:
+        self._acks.discard(ack)
+        if not ack.cancelled() and (error := ack.exception()):
+            logger.warning("a result comes again: %s", error)
+
+    def _settle(self, message: Message) -> None:
+        future = self._waiting.get(str(message.attributes.get("correlation_id")))
+        if future is not None and not future.done():
+            future.set_result(message.body)
+
+    async def close(self) -> None:
+        if self._receiving is not None:
+            self._receiving.cancel()
+            await asyncio.wait({self._receiving, *self._acks})
+            with contextlib.suppress(Unavailable):
+                await self._client.queue(self._name).delete()
+
+
+async def reply(client: AsyncClient, asked: Message, result: Any) -> None:
+    """Posts the result of a job, if somebody waits for it: once, however often it is done."""
+    name, correlation_id = (str(asked.attributes.get(each, "")) for each in _NAMES)
+    if not name:
+        return
+    await client.queue(name).post(
+        result,
+        ttl=max(_TTL, asked.ttl - asked.age),
+        dedup_id=correlation_id or None,
+        attributes={"correlation_id": correlation_id},
+    )
+
+
+_NAMES = ("reply_to", "correlation_id")
