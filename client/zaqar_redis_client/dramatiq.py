@@ -5,14 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import math
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dramatiq import Broker, Consumer, Message, MessageProxy, Middleware
@@ -21,14 +18,13 @@ from dramatiq.errors import ConnectionClosed, DecodeError, QueueJoinTimeout, Que
 
 from zaqar_redis_client.blocking import Client, Queue, _Loop
 from zaqar_redis_client.credentials import Credential
-from zaqar_redis_client.errors import LeaseLost, NotFound, Unavailable, ZaqarError
+from zaqar_redis_client.errors import LeaseLost, NotFound, Unavailable
+from zaqar_redis_client.jobs import body_of, data_of, delayed
 from zaqar_redis_client.queues import AsyncLease, AsyncQueue
 from zaqar_redis_client.records import DraftFields
 
 #: Messages of one claim, and ids of one release: the limit of a service that has the defaults.
 _PAGE = 20
-#: Seconds that the service takes as a delay; later messages get a time by the client's clock.
-_LONGEST_DELAY = 900
 #: Bytes of a dead letter's reason.
 _REASON_BYTES = 256
 
@@ -98,13 +94,15 @@ class ZaqarBroker(Broker):
             raise QueueNotFound(message.queue_name)
         posted = message.copy()
         self.emit_before("enqueue", posted, delay)
-        fields: DraftFields = {"ttl": self._message_ttl, **_delay(delay)}
+        fields: DraftFields = {"ttl": self._message_ttl}
+        if delay is not None:
+            fields |= delayed(delay / 1000)
         priority = self._priority(posted)
         if priority is not None:
             fields["priority"] = priority
         try:
             with _connection_errors():
-                self.queue(posted.queue_name).post(_body(posted.encode()), **fields)
+                self.queue(posted.queue_name).post(body_of(posted.encode()), **fields)
         except BaseException:
             if isinstance(message, _Delivery):
                 # A retry that could not be posted: dramatiq would acknowledge it all the same.
@@ -201,7 +199,7 @@ class _Consumer(Consumer):
                 return None
         lease = self._claimed.popleft()
         try:
-            message = Message.decode(_data(lease.body))
+            message = Message.decode(data_of(lease.body))
         except DecodeError as error:
             self._broker.logger.exception("Message %s is none of dramatiq.", lease.message.id)
             self._bury(lease, lease.body, str(error))
@@ -233,7 +231,7 @@ class _Consumer(Consumer):
         error = message._exception
         reason = f"{type(error).__name__}: {error}" if error else "failed"
         with _connection_errors():
-            self._post_dead(message.lease, _body(message._message.encode()), reason)
+            self._post_dead(message.lease, body_of(message._message.encode()), reason)
         self._end(message, message.lease.ack())
 
     def requeue(self, messages: Iterable[MessageProxy]) -> None:
@@ -301,27 +299,3 @@ def _connection_errors() -> Iterator[None]:
         yield
     except Unavailable as error:
         raise ConnectionClosed(error) from error
-
-
-def _delay(milliseconds: int | None) -> DraftFields:
-    if milliseconds is None:
-        return {}
-    seconds = max(0, math.ceil(milliseconds / 1000))
-    if seconds <= _LONGEST_DELAY:
-        return {"delay": seconds}
-    return {"deliver_at": datetime.now(UTC) + timedelta(seconds=seconds)}
-
-
-def _body(data: bytes) -> Any:
-    """Returns text, which is legible where messages are shown, or bytes that are none."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data
-
-
-def _data(body: Any) -> bytes:
-    """Returns what was encoded; of a schedule, say, the body is the document itself."""
-    if isinstance(body, bytes):
-        return body
-    return body.encode() if isinstance(body, str) else json.dumps(body).encode()

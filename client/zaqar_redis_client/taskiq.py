@@ -6,25 +6,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import json
 import logging
-import math
 from collections.abc import AsyncGenerator
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 
 from zaqar_redis_client.clients import AsyncClient
 from zaqar_redis_client.credentials import Credential
 from zaqar_redis_client.errors import LeaseLost, Unavailable
+from zaqar_redis_client.jobs import body_of, data_of, delayed
 from zaqar_redis_client.queues import AsyncLease
 from zaqar_redis_client.records import DraftFields
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that the service takes as a delay; later messages get a time by the client's clock.
-_LONGEST_DELAY = 900
 #: Seconds after which an unreachable service is asked again.
 _PAUSE = 1.0
 
@@ -66,10 +61,12 @@ class ZaqarBroker(AsyncBroker):
         and Unavailable.
         """
         labels = message.labels
-        fields: DraftFields = {"ttl": self._message_ttl, **_delay(labels.get("delay"))}
+        fields: DraftFields = {"ttl": self._message_ttl}
+        if labels.get("delay") is not None:
+            fields |= delayed(float(labels["delay"]))
         if labels.get("priority") is not None:
             fields["priority"] = int(labels["priority"])
-        await self._queue.post(_body(message.message), **fields)
+        await self._queue.post(body_of(message.message), **fields)
 
     async def listen(self) -> AsyncGenerator[bytes | AckableMessage, None]:
         """Yields messages for ever; those that were not taken go back when the iteration ends."""
@@ -79,7 +76,7 @@ class ZaqarBroker(AsyncBroker):
                 async with contextlib.aclosing(leases):
                     async for lease in leases:
                         yield AckableMessage(
-                            data=_data(lease.body), ack=functools.partial(_acknowledge, lease)
+                            data=data_of(lease.body), ack=functools.partial(_acknowledge, lease)
                         )
             except Unavailable as error:
                 logger.warning("No messages for the moment: %s", error)
@@ -91,27 +88,3 @@ async def _acknowledge(lease: AsyncLease) -> None:
         await lease.ack()
     except (LeaseLost, Unavailable) as error:
         logger.warning("Message %s may be done twice: %s", lease.message.id, error)
-
-
-def _delay(seconds: Any) -> DraftFields:
-    if seconds is None:
-        return {}
-    whole = max(0, math.ceil(float(seconds)))
-    if whole <= _LONGEST_DELAY:
-        return {"delay": whole}
-    return {"deliver_at": datetime.now(UTC) + timedelta(seconds=whole)}
-
-
-def _body(data: bytes) -> Any:
-    """Returns text, which is legible where messages are shown, or bytes that are none."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data
-
-
-def _data(body: Any) -> bytes:
-    """Returns what was sent; of a schedule, say, the body is the document itself."""
-    if isinstance(body, bytes):
-        return body
-    return body.encode() if isinstance(body, str) else json.dumps(body).encode()
