@@ -223,6 +223,7 @@ def test_worker_that_is_asked_to_end_finishes_and_gives_back_the_rest(
         assert jobs.queue("default").stats()["messages"]["claimed"] == 0
 
 
+@pytest.mark.nightly  # two services and the pauses of the worker take ten seconds
 def test_worker_goes_on_when_the_service_was_away(
     redis_server: Backend, project: str, tmp_path: Path
 ) -> None:
