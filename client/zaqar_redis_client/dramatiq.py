@@ -84,14 +84,12 @@ class ZaqarBroker(Broker):
         return self.queues.copy()
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 30_000) -> Consumer:
-        if queue_name not in self.queues:
-            raise QueueNotFound(queue_name)
+        self._require(queue_name)
         return _Consumer(self, queue_name, prefetch, timeout)
 
     def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
         """Posts a message; *delay*: milliseconds, rounded up to seconds, 366 days at most."""
-        if message.queue_name not in self.queues:
-            raise QueueNotFound(message.queue_name)
+        self._require(message.queue_name)
         posted = message.copy()
         self.emit_before("enqueue", posted, delay)
         fields: DraftFields = {"ttl": self._message_ttl}
@@ -117,10 +115,13 @@ class ZaqarBroker(Broker):
         found = message.options.get("broker_priority", default)
         return None if found is None else int(found)
 
+    def _require(self, queue_name: str) -> None:
+        if queue_name not in self.queues:
+            raise QueueNotFound(queue_name)  # type: ignore[no-untyped-call]
+
     def flush(self, queue_name: str) -> None:
         """Deletes the messages of a queue; its dead letters stay."""
-        if queue_name not in self.queues:
-            raise QueueNotFound(queue_name)
+        self._require(queue_name)
         with _connection_errors(), contextlib.suppress(NotFound):
             self.queue(queue_name).purge()
 
@@ -142,9 +143,7 @@ class ZaqarBroker(Broker):
                 return {"free": 0, "delayed": 0, "total": 0}
         return {name: int(counts.get(name, 0)) for name in ("free", "delayed", "total")}
 
-    def join(
-        self, queue_name: str, *, interval: int = 100, timeout: int | None = None
-    ) -> None:
+    def join(self, queue_name: str, *, interval: int = 100, timeout: int | None = None) -> None:
         """Waits until the queue has no messages, delayed and unacknowledged ones included.
 
         *interval*, *timeout*: milliseconds.  Raises QueueJoinTimeout.
@@ -152,7 +151,7 @@ class ZaqarBroker(Broker):
         until = None if timeout is None else time.monotonic() + timeout / 1000
         while self._counts(queue_name)["total"]:
             if until is not None and time.monotonic() >= until:
-                raise QueueJoinTimeout(queue_name)
+                raise QueueJoinTimeout(queue_name)  # type: ignore[no-untyped-call]
             time.sleep(interval / 1000)
 
 
@@ -183,7 +182,7 @@ class _Consumer(Consumer):
         self._held: set[str] = set()
         self._changed = threading.Condition()
 
-    def __next__(self) -> MessageProxy | None:
+    def __next__(self) -> _Delivery | None:
         if not self._claimed:
             room = self._wait_for_room()
             if not room:
@@ -218,24 +217,22 @@ class _Consumer(Consumer):
             )
             return self._prefetch - len(self._held)
 
-    def ack(self, message: MessageProxy) -> None:
-        assert isinstance(message, _Delivery)
+    def ack(self, message: _Delivery) -> None:  # type: ignore[override]
         if message.must_come_back:
             self._end(message, message.lease.release(reason="its retry could not be posted"))
         else:
             self._end(message, message.lease.ack())
 
-    def nack(self, message: MessageProxy) -> None:
+    def nack(self, message: _Delivery) -> None:  # type: ignore[override]
         """Moves the message to `<queue>.XQ`."""
-        assert isinstance(message, _Delivery)
         error = message._exception
         reason = f"{type(error).__name__}: {error}" if error else "failed"
         with _connection_errors():
             self._post_dead(message.lease, body_of(message._message.encode()), reason)
         self._end(message, message.lease.ack())
 
-    def requeue(self, messages: Iterable[MessageProxy]) -> None:
-        deliveries = [each for each in messages if isinstance(each, _Delivery)]
+    def requeue(self, messages: Iterable[_Delivery]) -> None:  # type: ignore[override]
+        deliveries = [*messages]
         with _connection_errors():
             self._release([each.lease for each in deliveries])
         self._forget(deliveries)
@@ -298,4 +295,4 @@ def _connection_errors() -> Iterator[None]:
     try:
         yield
     except Unavailable as error:
-        raise ConnectionClosed(error) from error
+        raise ConnectionClosed(error) from error  # type: ignore[no-untyped-call]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broker for taskiq: `broker = ZaqarBroker("http://127.0.0.1:8888", "demo")`."""
+"""A broker for taskiq: `broker = ZaqarAsyncBroker("http://127.0.0.1:8888", "demo")`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 _PAUSE = 1.0
 
 
-class ZaqarBroker(AsyncBroker):
+class ZaqarAsyncBroker(AsyncBroker):
     """Keeps taskiq's messages in one queue of a service.
 
     *url*, *project* and *credential*: those of `AsyncClient`.  *prefetch*: messages that a worker

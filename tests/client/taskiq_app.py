@@ -7,11 +7,11 @@ import asyncio
 import os
 
 from zaqar_redis_client import AsyncClient
-from zaqar_redis_client.taskiq import ZaqarBroker
+from zaqar_redis_client.taskiq import ZaqarAsyncBroker
 
 SERVICE, PROJECT = os.environ.get("SERVICE", ""), os.environ.get("PROJECT", "")
 
-broker = ZaqarBroker(SERVICE, PROJECT, claim_ttl=3, prefetch=4)
+broker = ZaqarAsyncBroker(SERVICE, PROJECT, claim_ttl=3, prefetch=4)
 
 
 @broker.task(task_name="work")

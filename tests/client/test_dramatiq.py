@@ -172,7 +172,7 @@ def test_job_whose_retry_cannot_be_posted_comes_back(
 
     def _away(name: str) -> Any:
         monkeypatch.setattr(broker, "queue", enqueue)
-        raise ConnectionClosed("the service is away")
+        raise ConnectionClosed("the service is away")  # type: ignore[no-untyped-call]
 
     work.send()
     worker = dramatiq.Worker(broker, worker_threads=1)
@@ -239,5 +239,3 @@ def test_worker_goes_on_when_the_service_was_away(
                     broker.enqueue(message)
                 frameworks.wait_for_jobs(client, "done", numbers.stop)
     broker.close()
-
-

@@ -14,7 +14,7 @@ import pytest
 from taskiq import AckableMessage, BrokerMessage
 from taskiq.receiver import Receiver
 from zaqar_redis_client import AsyncClient, Client
-from zaqar_redis_client.taskiq import ZaqarBroker
+from zaqar_redis_client.taskiq import ZaqarAsyncBroker
 
 from tests.client import frameworks
 from tests.support import servers
@@ -25,8 +25,8 @@ _COMMAND += ["--max-async-tasks", "2"]
 
 
 @contextlib.asynccontextmanager
-async def _broker(url: str, project: str, **options: Any) -> AsyncGenerator[ZaqarBroker, None]:
-    broker = ZaqarBroker(url, project, **options)
+async def _broker(url: str, project: str, **options: Any) -> AsyncGenerator[ZaqarAsyncBroker, None]:
+    broker = ZaqarAsyncBroker(url, project, **options)
     await broker.startup()
     try:
         yield broker
