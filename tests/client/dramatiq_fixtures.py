@@ -29,9 +29,22 @@ skip_on_pypy = skip_on_windows = skip_unless_rabbit_mq = skip_in_ci
 
 
 class _JoinableBroker(ZaqarBroker):
-    def join(self, queue_name: str, *, fail_fast: bool = False, **options: Any) -> None:
-        """Waits as ever; only dramatiq's own broker for tests passes an actor's exception on."""
+    """Passes the errors of jobs on, as dramatiq's broker for tests does."""
+
+    def __init__(self, *, fail_fast: bool) -> None:
+        super().__init__(os.environ["SERVICE"], uuid.uuid4().hex)
+        self._fail_fast = fail_fast
+        self._errors: list[BaseException] = []
+
+    def emit_before(self, signal: str, *args: Any, **kwargs: Any) -> None:
+        if signal == "nack":
+            self._errors.append(args[0]._exception or Exception("failed"))
+        super().emit_before(signal, *args, **kwargs)
+
+    def join(self, queue_name: str, *, fail_fast: bool | None = None, **options: Any) -> None:
         super().join(queue_name, interval=20, **options)
+        if self._errors and (self._fail_fast if fail_fast is None else fail_fast):
+            raise self._errors[0]
 
 
 @contextlib.contextmanager
@@ -44,9 +57,8 @@ def worker(*args: Any, **options: Any) -> Iterator[dramatiq.Worker]:
         found.stop()
 
 
-def _broker() -> Iterator[ZaqarBroker]:
-    broker = _JoinableBroker(os.environ["SERVICE"], uuid.uuid4().hex)
-    broker.emit_after("process_boot")
+def _broker(*, fail_fast: bool) -> Iterator[ZaqarBroker]:
+    broker = _JoinableBroker(fail_fast=fail_fast)
     dramatiq.set_broker(broker)
     yield broker
     broker.close()
@@ -59,7 +71,7 @@ def _worker(broker: ZaqarBroker) -> Iterator[dramatiq.Worker]:
 
 @pytest.fixture
 def stub_broker() -> Iterator[ZaqarBroker]:
-    yield from _broker()
+    yield from _broker(fail_fast=True)
 
 
 @pytest.fixture
@@ -69,7 +81,7 @@ def stub_worker(stub_broker: ZaqarBroker) -> Iterator[dramatiq.Worker]:
 
 @pytest.fixture
 def redis_broker() -> Iterator[ZaqarBroker]:
-    yield from _broker()
+    yield from _broker(fail_fast=False)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from zaqar_redis_client import Client
 from tests.support import servers
 
 #: Beside the path of the tests: the client is on it.
-_PATH = {"PYTHONPATH": os.pathsep.join(sys.path)}
+PATH = {"PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 @contextlib.contextmanager
@@ -23,9 +23,9 @@ def worker(
     words: list[str], url: str, project: str, folder: Path, name: str = "worker"
 ) -> Iterator[psutil.Process]:
     """Runs a worker command, and kills it with its children in the end."""
-    environment = _PATH | {"SERVICE": url, "PROJECT": project}
+    environment = PATH | {"SERVICE": url, "PROJECT": project}
     command = [sys.executable, "-m", *words]
-    started = servers.start_logged(command, folder / f"{name}.log", environment)
+    started = servers.start_logged(command, folder / f"{name}.log", environment, cwd=folder)
     process = psutil.Process(started.pid)
     try:
         yield process
