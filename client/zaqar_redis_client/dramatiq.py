@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A broker for dramatiq: `dramatiq.set_broker(ZaqarBroker("http://127.0.0.1:8888", "demo"))`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dramatiq import Broker, Consumer, Message, MessageProxy, Middleware
+from dramatiq.common import xq_name
+from dramatiq.errors import ConnectionClosed, DecodeError, QueueJoinTimeout, QueueNotFound
+
+from zaqar_redis_client.blocking import Client, Queue, _Loop
+from zaqar_redis_client.credentials import Credential
+from zaqar_redis_client.errors import LeaseLost, NotFound, Unavailable
+from zaqar_redis_client.jobs import body_of, data_of, delayed
+from zaqar_redis_client.queues import AsyncLease, AsyncQueue
+from zaqar_redis_client.records import DraftFields
+
+#: Messages of one claim, and ids of one release: the limit of a service that has the defaults.
+_PAGE = 20
+#: Bytes of a dead letter's reason.
+_REASON_BYTES = 256
+
+
+class ZaqarBroker(Broker):
+    """Keeps dramatiq's queues in one project of a service.
+
+    *url*, *project* and *credential*: those of `Client`.  *claim_ttl*: seconds after which the
+    messages of a killed worker come back; less than 60 needs the queue's `_min_claim_ttl`.
+    *message_ttl*: seconds that a message waits at most; `max_message_ttl` of the service is the
+    limit.  Methods raise ConnectionClosed when the service is away for 30 seconds.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8888",
+        project: str | None = None,
+        *,
+        credential: Credential | str | None = None,
+        middleware: list[Middleware] | None = None,
+        claim_ttl: int = 60,
+        message_ttl: int = 1_209_600,
+    ) -> None:
+        super().__init__(middleware)
+        self.actor_options.add("broker_priority")
+        self.queues: set[str] = set()
+        self.claim_ttl = claim_ttl
+        self._message_ttl = message_ttl
+        self._url, self._project, self._credential = url, project, credential
+        # By process: connections do not outlive a fork, and must not be closed by the child.
+        self._clients: dict[int, Client] = {}
+        self._lock = threading.Lock()
+
+    def queue(self, name: str) -> Queue:
+        """Returns the queue of the service that has the messages."""
+        with self._lock:
+            client = self._clients.get(os.getpid())
+            if client is None:
+                client = Client(self._url, self._project, credential=self._credential)
+                self._clients[os.getpid()] = client
+        return client.queue(name)
+
+    def close(self) -> None:
+        with self._lock:
+            client = self._clients.pop(os.getpid(), None)
+        if client is not None:
+            client.close()
+
+    def declare_queue(self, queue_name: str) -> None:
+        """Makes workers consume the queue.  It has no delay queue: the service delays messages."""
+        if queue_name not in self.queues:
+            self.emit_before("declare_queue", queue_name)
+            self.queues.add(queue_name)
+            self.emit_after("declare_queue", queue_name)
+
+    def get_declared_queues(self) -> set[str]:
+        return self.queues.copy()
+
+    def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 30_000) -> Consumer:
+        self._require(queue_name)
+        return _Consumer(self, queue_name, prefetch, timeout)
+
+    def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
+        """Posts a message; *delay*: milliseconds, rounded up to seconds, 366 days at most."""
+        self._require(message.queue_name)
+        posted = message.copy()
+        self.emit_before("enqueue", posted, delay)
+        fields: DraftFields = {"ttl": self._message_ttl}
+        if delay is not None:
+            fields |= delayed(delay / 1000)
+        priority = self._priority(posted)
+        if priority is not None:
+            fields["priority"] = priority
+        try:
+            with _connection_errors():
+                self.queue(posted.queue_name).post(body_of(posted.encode()), **fields)
+        except BaseException:
+            if isinstance(message, _Delivery):
+                # A retry that could not be posted: dramatiq would acknowledge it all the same.
+                message.must_come_back = True
+            raise
+        self.emit_after("enqueue", posted, delay)
+        return posted
+
+    def _priority(self, message: Message[Any]) -> int | None:
+        actor = self.actors.get(message.actor_name)
+        default = actor.options.get("broker_priority") if actor else None
+        found = message.options.get("broker_priority", default)
+        return None if found is None else int(found)
+
+    def _require(self, queue_name: str) -> None:
+        if queue_name not in self.queues:
+            raise QueueNotFound(queue_name)  # type: ignore[no-untyped-call]
+
+    def flush(self, queue_name: str) -> None:
+        """Deletes the messages of a queue; its dead letters stay."""
+        self._require(queue_name)
+        with _connection_errors(), contextlib.suppress(NotFound):
+            self.queue(queue_name).purge()
+
+    def flush_all(self) -> None:
+        for queue_name in self.get_declared_queues():
+            self.flush(queue_name)
+
+    def get_queue_message_counts(self, queue_name: str) -> tuple[int, int, int]:
+        """Returns the numbers of messages that are ready, delayed, and dead."""
+        counts, dead = self._counts(queue_name), self._counts(xq_name(queue_name))
+        return counts["free"] - counts["delayed"], counts["delayed"], dead["total"]
+
+    def _counts(self, queue_name: str) -> dict[str, int]:
+        """Returns `free` (delayed ones included), `delayed` and `total`."""
+        with _connection_errors():
+            try:
+                counts = self.queue(queue_name).stats()["messages"]
+            except NotFound:
+                return {"free": 0, "delayed": 0, "total": 0}
+        return {name: int(counts.get(name, 0)) for name in ("free", "delayed", "total")}
+
+    def join(self, queue_name: str, *, interval: int = 100, timeout: int | None = None) -> None:
+        """Waits until the queue has no messages, delayed and unacknowledged ones included.
+
+        *interval*, *timeout*: milliseconds.  Raises QueueJoinTimeout.
+        """
+        until = None if timeout is None else time.monotonic() + timeout / 1000
+        while self._counts(queue_name)["total"]:
+            if until is not None and time.monotonic() >= until:
+                raise QueueJoinTimeout(queue_name)  # type: ignore[no-untyped-call]
+            time.sleep(interval / 1000)
+
+
+class _Delivery(MessageProxy):
+    """A message, and the lease that its worker has."""
+
+    def __init__(self, message: Message[Any], lease: AsyncLease) -> None:
+        super().__init__(message)
+        self.lease = lease
+        self.must_come_back = False
+
+
+class _Consumer(Consumer):
+    """Claims messages for the threads of a worker, *prefetch* at most.
+
+    One thread iterates; the threads of the worker end leases meanwhile.
+    """
+
+    def __init__(self, broker: ZaqarBroker, queue_name: str, prefetch: int, timeout: int) -> None:
+        self._broker = broker
+        self._queue = broker.queue(queue_name)
+        self._dead_letters = broker.queue(xq_name(queue_name))
+        self._prefetch = prefetch
+        self._seconds = timeout / 1000
+        #: `_PAGE` at most
+        self._claimed: deque[AsyncLease] = deque()
+        #: ids of the messages that the worker has, `_prefetch` at most
+        self._held: set[str] = set()
+        self._changed = threading.Condition()
+
+    def __next__(self) -> _Delivery | None:
+        if not self._claimed:
+            room = self._wait_for_room()
+            if not room:
+                return None
+            # The service waits for whole seconds.
+            wait = max(1, round(self._seconds))
+            with _connection_errors():
+                claimed = _claim(
+                    self._queue._async, min(room, _PAGE), ttl=self._broker.claim_ttl, wait=wait
+                )
+                self._claimed.extend(_Loop.run(claimed))
+            if not self._claimed:
+                return None
+        lease = self._claimed.popleft()
+        try:
+            message = Message.decode(data_of(lease.body))
+        except DecodeError as error:
+            self._broker.logger.exception("Message %s is none of dramatiq.", lease.message.id)
+            self._bury(lease, lease.body, str(error))
+            return None
+        with self._changed:
+            self._held.add(lease.message.id)
+        return _Delivery(message, lease)
+
+    def _wait_for_room(self) -> int:
+        """Returns how many messages may be claimed; 0: none became free in time."""
+        with self._changed:
+            # A quarter: fewer and larger claims, while the threads still have work.
+            enough = max(1, self._prefetch // 4)
+            self._changed.wait_for(
+                lambda: self._prefetch - len(self._held) >= enough, self._seconds
+            )
+            return self._prefetch - len(self._held)
+
+    def ack(self, message: _Delivery) -> None:  # type: ignore[override]
+        if message.must_come_back:
+            self._end(message, message.lease.release(reason="its retry could not be posted"))
+        else:
+            self._end(message, message.lease.ack())
+
+    def nack(self, message: _Delivery) -> None:  # type: ignore[override]
+        """Moves the message to `<queue>.XQ`."""
+        error = message._exception
+        reason = f"{type(error).__name__}: {error}" if error else "failed"
+        with _connection_errors():
+            self._post_dead(message.lease, body_of(message._message.encode()), reason)
+        self._end(message, message.lease.ack())
+
+    def requeue(self, messages: Iterable[_Delivery]) -> None:  # type: ignore[override]
+        deliveries = [*messages]
+        with _connection_errors():
+            self._release([each.lease for each in deliveries])
+        self._forget(deliveries)
+
+    def close(self) -> None:
+        left, self._claimed = [*self._claimed], deque()
+        with _connection_errors():
+            self._release(left)
+
+    def _end(self, message: _Delivery, ending: Any) -> None:
+        try:
+            with _connection_errors():
+                _Loop.run(ending)
+        except LeaseLost as error:
+            self._broker.logger.warning(
+                "Message %s may be done twice: %s", message.message_id, error
+            )
+        self._forget([message])
+
+    def _forget(self, messages: Iterable[_Delivery]) -> None:
+        with self._changed:
+            self._held -= {message.lease.message.id for message in messages}
+            self._changed.notify_all()
+
+    def _bury(self, lease: AsyncLease, body: Any, reason: str) -> None:
+        with _connection_errors(), contextlib.suppress(LeaseLost):
+            self._post_dead(lease, body, reason)
+            _Loop.run(lease.ack())
+
+    def _post_dead(self, lease: AsyncLease, body: Any, reason: str) -> None:
+        self._dead_letters.post(
+            body,
+            ttl=self._broker._message_ttl,
+            dedup_id=lease.message.id,  # so that it comes once when the deletion must be repeated
+            attributes={"reason": reason.encode()[:_REASON_BYTES].decode(errors="ignore")},
+        )
+
+    def _release(self, leases: list[AsyncLease]) -> None:
+        by_claim: dict[str, list[AsyncLease]] = {}
+        for lease in leases:
+            by_claim.setdefault(lease.claim.id, []).append(lease)
+        for found in by_claim.values():
+            ids = [lease.message.id for lease in found]
+            with contextlib.suppress(LeaseLost):
+                _Loop.run(found[0].claim.release(ids, delay=0))
+
+
+async def _claim(queue: AsyncQueue, limit: int, *, ttl: int, wait: float) -> list[AsyncLease]:
+    """Returns messages with their leases, which are renewed until the last of them has ended."""
+    claim = await queue.claim(limit, ttl=ttl, grace=max(ttl, 60), wait=wait)
+    if claim is None:
+        return []
+    claim.keep()
+    return [AsyncLease(claim, message) for message in claim.messages]
+
+
+@contextlib.contextmanager
+def _connection_errors() -> Iterator[None]:
+    """Makes the errors that pass those after which dramatiq tries again."""
+    try:
+        yield
+    except Unavailable as error:
+        raise ConnectionClosed(error) from error  # type: ignore[no-untyped-call]
