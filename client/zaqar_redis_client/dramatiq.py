@@ -16,10 +16,11 @@ from dramatiq.common import xq_name
 from dramatiq.errors import ConnectionClosed, DecodeError, QueueJoinTimeout, QueueNotFound
 
 from zaqar_redis_client.blocking import Client, Queue, _Loop
+from zaqar_redis_client.claims import AsyncLease
 from zaqar_redis_client.credentials import Credential
 from zaqar_redis_client.errors import LeaseLost, NotFound, Unavailable
 from zaqar_redis_client.jobs import body_of, data_of, delayed
-from zaqar_redis_client.queues import AsyncLease, AsyncQueue
+from zaqar_redis_client.queues import AsyncQueue
 from zaqar_redis_client.records import DraftFields
 
 #: Messages of one claim, and ids of one release: the limit of a service that has the defaults.

@@ -11,11 +11,11 @@ from collections.abc import AsyncGenerator
 
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 
+from zaqar_redis_client.claims import AsyncLease
 from zaqar_redis_client.clients import AsyncClient
 from zaqar_redis_client.credentials import Credential
 from zaqar_redis_client.errors import LeaseLost, Unavailable
 from zaqar_redis_client.jobs import body_of, data_of, delayed
-from zaqar_redis_client.queues import AsyncLease
 from zaqar_redis_client.records import DraftFields
 
 logger = logging.getLogger(__name__)
