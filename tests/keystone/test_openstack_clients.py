@@ -130,6 +130,7 @@ def _run(command: list[str], environment: Mapping[str, str], lines: str) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly  # it starts the command 20 times; the gate signs in by it
 def test_openstack_drives_queues_messages_claims_pools_and_flavors(
     openstack: Callable[..., str], pool_store: servers.RedisServer, queue: str
 ) -> None:

@@ -133,6 +133,7 @@ def _remove_staged_messages(spark: SparkSession, target: Path, store: SparkTestS
     return gone
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_next_run_completes_a_killed_run(
     spark: SparkSession, store: SparkTestStore, tmp_path: Path
