@@ -17,9 +17,11 @@ import contextlib
 import os
 import socket
 import time
+import weakref
 from multiprocessing.util import Finalize
 from typing import Any
 
+import aiohttp
 from kombu.transport import TRANSPORT_ALIASES, virtual
 
 from zaqar_redis_client.blocking import _Loop
@@ -59,8 +61,7 @@ class Transport(virtual.Transport):
         self._error: ZaqarError | None = None
         self._hub: Any = None
         self._pid = os.getpid()
-        self._reader, self._writer = socket.socketpair()
-        self._writer.setblocking(False)
+        self._sockets: tuple[socket.socket, socket.socket] | None = None
 
     def service(self) -> AsyncClient:
         """Returns the client of this process, which all connections share."""
@@ -90,7 +91,7 @@ class Transport(virtual.Transport):
                 answer = await connection._once("GET", "/v2/ping", None, None, 0)
         except TimeoutError as error:
             raise Unavailable(f"no answer for {timeout:g} seconds", may_be_done=False) from error
-        except OSError as error:
+        except (OSError, aiohttp.ClientError) as error:
             raise Unavailable(str(error), may_be_done=False) from error
         if answer.status >= 500:
             raise Unavailable(f"the service answers {answer.status}", may_be_done=False)
@@ -98,8 +99,10 @@ class Transport(virtual.Transport):
     # The consumer waits for a byte.
 
     def wake(self) -> None:
-        with contextlib.suppress(OSError):  # full: a byte is there; closed: nobody waits
-            self._writer.send(b"\0")
+        sockets = self._sockets
+        if sockets:
+            with contextlib.suppress(OSError):  # full: a byte is there; closed: nobody waits
+                sockets[1].send(b"\0")
 
     def fail(self, error: ZaqarError) -> None:
         self._error = error
@@ -112,14 +115,26 @@ class Transport(virtual.Transport):
             raise error
         return any(found)
 
+    @property
+    def _reader(self) -> socket.socket:
+        # Most connections only publish.
+        if self._sockets is None:
+            reader, writer = socket.socketpair()
+            writer.setblocking(False)
+            for each in (reader, writer):
+                weakref.finalize(self, each.close)
+            self._sockets = reader, writer
+        return self._sockets[0]
+
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
         until = None if timeout is None else time.monotonic() + timeout
+        reader = self._reader  # before the first look, so that it is woken after it
         while not self._deliver_all():
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 raise TimeoutError(f"nothing came within {timeout:g} seconds")
-            self._reader.settimeout(left)
-            self._reader.recv(4096)
+            reader.settimeout(left)
+            reader.recv(4096)
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         self._hub = loop
@@ -139,5 +154,6 @@ class Transport(virtual.Transport):
             self._hub.remove_reader(self._reader.fileno())
             self._hub = None
         super().close_connection(connection)
-        self._reader.close()
-        self._writer.close()
+        for each in self._sockets or ():
+            each.close()
+        self._sockets = None

@@ -65,7 +65,7 @@ class Channel(virtual.Channel):
     QoS = QoS
     closed: bool
     supports_fanout = True
-    body_encoding = None
+    body_encoding = "utf-8"
     max_priority = 31
 
     def __init__(self, connection: Transport, **options: Any) -> None:
@@ -91,12 +91,12 @@ class Channel(virtual.Channel):
 
     def encode_body(self, body: Any, encoding: str | None = None) -> tuple[Any, str]:
         """Leaves text as it is, so that others can read it."""
-        if isinstance(body, bytes):
+        if isinstance(body, bytes) and encoding == self.body_encoding == "utf-8":
             try:
                 return body.decode(), "utf-8"
             except UnicodeDecodeError:
                 encoding = "base64"
-        encoded: tuple[Any, str] = super().encode_body(body, encoding or "utf-8")
+        encoded: tuple[Any, str] = super().encode_body(body, encoding)
         return encoded
 
     def _inplace_augment_message(self, message: Any, exchange: str, routing_key: str) -> None:

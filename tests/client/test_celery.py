@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers of Celery on the service: prefork, results, remote control, and their ends."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import chain, chord, group
+from celery.exceptions import TaskRevokedError
+
+from tests.client.celery_app import application, environment
+from tests.support import processes, servers
+from tests.support.backends import Backend
+
+_SECONDS = 60
+
+
+@dataclass
+class Cluster:
+    """An application, and where its workers find it."""
+
+    app: Any
+    folder: Path
+    variables: dict[str, str]
+
+    def task(self, name: str) -> Any:
+        return self.app.tasks[name]
+
+    @contextlib.contextmanager
+    def worker(self, *words: str, name: str = "one") -> Iterator[processes.LoggedProcess]:
+        """Yields a running worker, which is killed in the end unless it was asked to end."""
+        command = [
+            *("env", *(f"{each}={value}" for each, value in environment(**self.variables).items())),
+            *(*processes.PYTHON, "celery", "--app", "tests.client.celery_app", "worker"),
+            *("--concurrency", "2", "--loglevel", "INFO", "--hostname", f"{name}@tests", *words),
+        ]
+        log = self.folder / f"{name}-{uuid.uuid4()}.log"
+        worker = processes.LoggedProcess(f"worker {name}", lambda _: command, log)
+        with processes.started(worker):
+            servers.wait_for(lambda: "ready." in log.read_text(), "the worker to start")
+            yield worker
+
+
+def _cluster(
+    running: servers.RunningService, folder: Path, backend: str, lease: int = 60
+) -> Cluster:
+    broker = f"zaqar-redis://127.0.0.1:{running.port}/project-{uuid.uuid4()}"
+    app = application(broker, backend, lease)
+    variables = {"TEST_BROKER": broker, "TEST_BACKEND": backend, "TEST_LEASE": str(lease)}
+    return Cluster(app, folder, variables)
+
+
+@pytest.fixture(scope="module")
+def backend(redis_server: Backend) -> str:
+    return f"redis+socket://{redis_server.uri.removeprefix('unix://')}"
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    running: servers.RunningService, backend: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """An application that has a worker, and keeps results in Redis."""
+    cluster = _cluster(running, tmp_path_factory.mktemp("celery"), backend)
+    with cluster.worker():
+        yield cluster
+    cluster.app.close()
+
+
+def test_tasks_run_alone_and_in_groups_chains_and_chords(cluster: Cluster) -> None:
+    add = cluster.task("add")
+    many = group(add.s(number, number) for number in range(20))()
+    chained = chain(add.s(1, 2), add.s(4))()
+    summed = chord([add.s(number, 1) for number in range(5)], add.s())()
+    assert chained.get(timeout=_SECONDS) == 7
+    assert many.get(timeout=_SECONDS) == [2 * number for number in range(20)]
+    assert summed.get(timeout=_SECONDS) == 15
+
+
+def test_task_is_retried(cluster: Cluster) -> None:
+    assert cluster.task("fail_twice").delay(0).get(timeout=_SECONDS) == 2
+
+
+def test_worker_answers_commands(cluster: Cluster) -> None:
+    inspect = cluster.app.control.inspect(timeout=_SECONDS, limit=1)
+    assert inspect.ping() == {"one@tests": {"ok": "pong"}}
+    assert "add" in inspect.registered()["one@tests"]
+
+
+def test_revoked_task_does_not_run(cluster: Cluster) -> None:
+    path = str(cluster.folder / "revoked")
+    waiting = cluster.task("note").apply_async((path, 1), countdown=2)
+    cluster.app.control.revoke(waiting.id, reply=True, timeout=_SECONDS, limit=1)
+    with pytest.raises(TaskRevokedError):
+        waiting.get(timeout=_SECONDS)
+    assert not Path(path).exists()
+
+
+def test_results_come_over_the_transport_itself(
+    running: servers.RunningService, tmp_path: Path
+) -> None:
+    cluster = _cluster(running, tmp_path, "rpc://")
+    with cluster.worker():
+        results = [cluster.task("add").delay(number, 1) for number in range(5)]
+        assert [each.get(timeout=_SECONDS) for each in results] == [1, 2, 3, 4, 5]
+    cluster.app.close()
+
+
+def test_warm_shutdown_loses_nothing_and_repeats_nothing(
+    running: servers.RunningService, backend: str, tmp_path: Path
+) -> None:
+    cluster = _cluster(running, tmp_path, backend)
+    path = tmp_path / "done"
+    path.touch()
+    results = [cluster.task("note_late").delay(str(path), each, 0.02) for each in range(40)]
+    with cluster.worker() as worker:
+        servers.wait_for(lambda: len(path.read_text().split()) >= 4, "some tasks")
+        assert worker.end(signal.SIGTERM) == 0
+    done = len(path.read_text().split())
+    with cluster.worker(name="two"):
+        assert [each.get(timeout=_SECONDS) for each in results] == [*range(40)]
+    assert done < 40
+    assert Counter(map(int, path.read_text().split())) == Counter(range(40))
+    cluster.app.close()
+
+
+def test_tasks_of_a_killed_worker_are_done_by_another(
+    running: servers.RunningService, backend: str, tmp_path: Path
+) -> None:
+    cluster = _cluster(running, tmp_path, backend, lease=2)
+    path = tmp_path / "done"
+    path.touch()
+    results = [cluster.task("hold").delay(str(path), each) for each in range(5)]
+    with cluster.worker() as worker:
+        servers.wait_for(lambda: len(path.read_text().split()) == 2, "two tasks")
+        worker.kill()
+    Path(f"{path}.done").touch()
+    with cluster.worker(name="two"):
+        for each in results:
+            each.get(timeout=_SECONDS)
+    assert {*map(int, path.read_text().split())} == {*range(5)}
+    cluster.app.close()
