@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The queues that are bound to the exchanges of kombu, in metadata that all processes share.
 
-The bindings of the exchange `news` are metadata of the topic `kombu.news`, one name for each.
-Those of a queue that expires have an end, which a channel that has declared the queue renews.
-Whoever binds next removes what has ended, and its queue.
+The bindings of the exchange `news` are metadata of the topic `kombu.news`, one name for each:
+[queue, routing key, pattern, end].  Only a queue that expires has an end, in seconds since 1970,
+which the channel that has declared it renews.  Whoever binds next removes what has ended, and its
+queue.
 """
 
 from __future__ import annotations
@@ -57,26 +58,23 @@ class Bindings:
     async def table(self, exchange: str) -> list[tuple[str, str | None, str]]:
         """Returns routing key, pattern and queue of each binding."""
         rows = _rows(await self._topic(exchange).metadata())
-        return [(row["routing_key"], row["pattern"], row["queue"]) for row in rows.values()]
+        return [(routing_key, pattern, queue) for queue, routing_key, pattern, _ in rows.values()]
 
     async def bind(self, exchange: str, routing_key: str, pattern: str | None, queue: str) -> None:
         self._bound.setdefault(queue, set()).add((exchange, routing_key, pattern))
-        row: dict[str, Any] = {"queue": queue, "routing_key": routing_key, "pattern": pattern}
-        if queue in self._expires:
-            row["until"] = time.time() + self._expires[queue]
-        topic = self._topic(exchange)
-        rows = _rows(await topic.metadata())
-        key = _key(queue, routing_key)
+        now = time.time()
+        end = round(now + self._expires[queue]) if queue in self._expires else None
+        key, row = _key(queue, routing_key), [queue, routing_key, pattern, end]
+        rows = _rows(await self._topic(exchange).metadata())
         if rows.get(key) == row:
             return
         over = {
-            name: found
+            name: found[0]
             for name, found in rows.items()
-            if name != key and found.get("until", time.time()) + _SKEW < time.time()
+            if name != key and (found[3] or now) + _SKEW < now
         }
-        await topic.create()
         await self._change(exchange, {key: row, **dict.fromkeys(over)})
-        for each in {found["queue"] for found in over.values()}:
+        for each in {*over.values()}:
             await self._client.queue(known_name(each)).delete()
 
     async def unbind(self, exchange: str, routing_key: str, queue: str) -> None:
@@ -126,8 +124,8 @@ class Bindings:
 
 def _key(queue: str, routing_key: str) -> str:
     text = f"{queue}\0{routing_key}"
-    return "binding-" + hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+    return "binding-" + hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _rows(metadata: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _rows(metadata: dict[str, Any]) -> dict[str, list[Any]]:
     return {name: row for name, row in metadata.items() if name.startswith("binding-")}

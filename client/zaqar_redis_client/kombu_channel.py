@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _LEASE = 60
 #: Seconds that a message lives, if its queue does not say: what a service with the defaults takes.
 _TTL = 1_209_600
+#: Seconds that a queue outlives its process at most, if it should end with its consumer.
+_TRANSIENT = 600.0
 #: `deliver_at` is at most a year ahead; Celery's worker waits for the rest.
 _YEAR = timedelta(days=365)
 #: Arguments of a queue that are metadata here.
@@ -233,11 +235,13 @@ class Channel(virtual.Channel):
         if limits:
             metadata |= {**limits, "_overflow": "drop_oldest"}  # as AMQP does
         _Loop.run(self._queue(queue).create(**metadata))
+        seconds = int(known.get("x-expires") or 0) / 1000
         if auto_delete:
             self._auto_delete.add(queue)
-        expires = known.get("x-expires")
-        if expires or auto_delete:
-            self._bindings.expires(queue, int(expires or 0) / 1000)
+            # Its channel renews it, and should it not come to delete it, others do.
+            seconds = min(seconds, _TRANSIENT) or _TRANSIENT
+        if seconds:
+            self._bindings.expires(queue, seconds)
             _Loop.run(self._keep_bindings(queue))
 
     async def _keep_bindings(self, queue: str) -> None:

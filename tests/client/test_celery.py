@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
+import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ from celery import chain, chord, group
 from celery.exceptions import TaskRevokedError
 
 from tests.client.celery_app import application, environment
+from tests.conventions.files import ROOT
 from tests.support import processes, servers
 from tests.support.backends import Backend
 
@@ -147,3 +150,22 @@ def test_tasks_of_a_killed_worker_are_done_by_another(
             each.get(timeout=_SECONDS)
     assert {*map(int, path.read_text().split())} == {*range(5)}
     cluster.app.close()
+
+
+def test_examples_of_its_document_work_as_printed(
+    running: servers.RunningService, project: str, tmp_path: Path
+) -> None:
+    text = (ROOT / "doc" / "celery.md").read_text()
+    module, program = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (command,) = re.findall(r"^    celery (.* worker .*)$", text, re.MULTILINE)
+    module = module.replace("127.0.0.1:8888/demo", f"127.0.0.1:{running.port}/{project}")
+    (tmp_path / "tasks.py").write_text(module)
+    log = tmp_path / "worker.log"
+    words = [*processes.PYTHON, "celery", *command.split()]
+    worker = servers.start_logged(words, log, environment(), tmp_path)
+    with servers.stopping(worker):
+        done = processes.run(
+            [sys.executable, "-c", program], cwd=tmp_path, env=environment(), timeout=100
+        )
+        assert done.stdout == "the sum: 7\nin a second: 7\n", done.stderr + log.read_text()
+        assert done.stderr == ""

@@ -24,7 +24,8 @@ from tests.support.tcp_proxy import ProxyThread, TcpProxy
 _CONSUMER = """
 import sys, time, kombu, zaqar_redis_client.kombu
 connection = kombu.Connection(sys.argv[1], transport_options={"visibility_timeout": 1})
-with kombu.Consumer(connection, [kombu.Queue("q")], callbacks=[lambda *_: print("has it", flush=True)]):
+queue = kombu.Queue("q")
+with kombu.Consumer(connection, [queue], on_message=lambda _: print("has it", flush=True)):
     while True:
         connection.drain_events()
 """
@@ -180,8 +181,8 @@ def test_queue_of_a_dead_process_is_removed_by_the_next_that_binds(
     dead = kombu.Queue("dead", exchange, expires=10)
     dead(connection.default_channel).declare()
     (key,) = _bindings(service, "news")
-    ended = service.topic("kombu.news").metadata()[key] | {"until": time.time() - 3600}
-    service.topic("kombu.news").update(**{key: ended})
+    row = service.topic("kombu.news").metadata()[key]
+    service.topic("kombu.news").update(**{key: [*row[:3], time.time() - 3600]})
     with connection.channel() as channel:
         kombu.Queue("alive", exchange)(channel).declare()
         assert [row[2] for row in channel.get_table("news")] == ["alive"]

@@ -90,7 +90,7 @@ def test_integration_tests_of_kombu_pass(
 ) -> None:
     (kombu_tests / "t/integration/test_zaqar_redis.py").write_text(_INTEGRATION)
     # They wait for what does not come, most of the time.
-    words = ("--numprocesses", "8", "t/integration/test_zaqar_redis.py")
+    words = ("--numprocesses", "4", "t/integration/test_zaqar_redis.py")
     broker = f"zaqar-redis://127.0.0.1:{running.port}/{project}"
     assert _passed(_run(kombu_tests, broker, *words)) >= 47
 
@@ -107,4 +107,7 @@ def test_unit_tests_of_virtual_channels_pass(
     )
     path.write_text(text.replace(_OF_UNIT_TESTS, ours))
     words = [f"--deselect={each}" for each in sorted(_LEFT_OUT)]
-    assert _passed(_run(kombu_tests, "", *words, path.parent.relative_to(kombu_tests).as_posix())) >= 92
+    assert (
+        _passed(_run(kombu_tests, "", *words, path.parent.relative_to(kombu_tests).as_posix()))
+        >= 92
+    )
