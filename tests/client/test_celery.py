@@ -3,62 +3,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import signal
 import sys
-import uuid
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from celery import chain, chord, group
 from celery.exceptions import TaskRevokedError
 
-from tests.client.celery_app import application, environment
+from tests.client.celery_app import environment
+from tests.client.clusters import Cluster
 from tests.conventions.files import ROOT
 from tests.support import processes, servers
 from tests.support.backends import Backend
 
 _SECONDS = 60
-
-
-@dataclass
-class Cluster:
-    """An application, and where its workers find it."""
-
-    app: Any
-    folder: Path
-    variables: dict[str, str]
-
-    def task(self, name: str) -> Any:
-        return self.app.tasks[name]
-
-    @contextlib.contextmanager
-    def worker(self, *words: str, name: str = "one") -> Iterator[processes.LoggedProcess]:
-        """Yields a running worker, which is killed in the end unless it was asked to end."""
-        command = [
-            *("env", *(f"{each}={value}" for each, value in environment(**self.variables).items())),
-            *(*processes.PYTHON, "celery", "--app", "tests.client.celery_app", "worker"),
-            *("--concurrency", "2", "--loglevel", "INFO", "--hostname", f"{name}@tests", *words),
-        ]
-        log = self.folder / f"{name}-{uuid.uuid4()}.log"
-        worker = processes.LoggedProcess(f"worker {name}", lambda _: command, log)
-        with processes.started(worker):
-            servers.wait_for(lambda: "ready." in log.read_text(), "the worker to start")
-            yield worker
-
-
-def _cluster(
-    running: servers.RunningService, folder: Path, backend: str, lease: int = 60
-) -> Cluster:
-    broker = f"zaqar-redis://127.0.0.1:{running.port}/project-{uuid.uuid4()}"
-    app = application(broker, backend, lease)
-    variables = {"TEST_BROKER": broker, "TEST_BACKEND": backend, "TEST_LEASE": str(lease)}
-    return Cluster(app, folder, variables)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +33,7 @@ def cluster(
     running: servers.RunningService, backend: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
     """An application that has a worker, and keeps results in Redis."""
-    cluster = _cluster(running, tmp_path_factory.mktemp("celery"), backend)
+    cluster = Cluster.of(running, tmp_path_factory.mktemp("celery"), backend)
     with cluster.worker():
         yield cluster
     cluster.app.close()
@@ -109,7 +71,7 @@ def test_revoked_task_does_not_run(cluster: Cluster) -> None:
 def test_results_come_over_the_transport_itself(
     running: servers.RunningService, tmp_path: Path
 ) -> None:
-    cluster = _cluster(running, tmp_path, "rpc://")
+    cluster = Cluster.of(running, tmp_path, "rpc://")
     with cluster.worker():
         results = [cluster.task("add").delay(number, 1) for number in range(5)]
         assert [each.get(timeout=_SECONDS) for each in results] == [1, 2, 3, 4, 5]
@@ -119,7 +81,7 @@ def test_results_come_over_the_transport_itself(
 def test_warm_shutdown_loses_nothing_and_repeats_nothing(
     running: servers.RunningService, backend: str, tmp_path: Path
 ) -> None:
-    cluster = _cluster(running, tmp_path, backend)
+    cluster = Cluster.of(running, tmp_path, backend)
     path = tmp_path / "done"
     path.touch()
     results = [cluster.task("note_late").delay(str(path), each, 0.02) for each in range(40)]
@@ -137,7 +99,7 @@ def test_warm_shutdown_loses_nothing_and_repeats_nothing(
 def test_tasks_of_a_killed_worker_are_done_by_another(
     running: servers.RunningService, backend: str, tmp_path: Path
 ) -> None:
-    cluster = _cluster(running, tmp_path, backend, lease=2)
+    cluster = Cluster.of(running, tmp_path, backend, lease=2)
     path = tmp_path / "done"
     path.touch()
     results = [cluster.task("hold").delay(str(path), each) for each in range(5)]
