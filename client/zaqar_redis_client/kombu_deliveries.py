@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
@@ -158,7 +159,7 @@ class Deliveries:
 
     async def _pump(self, consumer: _Consumer) -> None:
         source = self._client.queue(known_name(consumer.queue))
-        fails_since = 0.0
+        fails_since = failed_last = -math.inf
         while not consumer.is_ending.is_set():
             room = self._free(consumer)
             if room < 1:
@@ -170,8 +171,11 @@ class Deliveries:
                 limit = max(1, min(_CLAIM, room // max(1, len(self._consumers))))
                 claim = await self._claim(source, limit, _WAIT)
             except Unavailable as error:
-                fails_since = fails_since or time.monotonic()
-                if not error.may_be_done or time.monotonic() - fails_since > _FAILING:
+                now = time.monotonic()
+                if now - failed_last > _FAILING:  # it has waited for messages since
+                    fails_since = now
+                failed_last = now
+                if not error.may_be_done or now - fails_since > _FAILING:
                     self._fail(error)
                     return
                 await asyncio.sleep(_PAUSE)  # what it may have claimed comes back by itself
@@ -179,7 +183,7 @@ class Deliveries:
                 self._fail(error)
                 return
             else:
-                fails_since = 0.0
+                failed_last = -math.inf
                 if claim:
                     await self._receive(claim, consumer)
 
