@@ -26,7 +26,7 @@ from kombu.transport import TRANSPORT_ALIASES, virtual
 
 from zaqar_redis_client.blocking import _Loop
 from zaqar_redis_client.clients import AsyncClient
-from zaqar_redis_client.errors import Refused, Unavailable, Unsupported, ZaqarError
+from zaqar_redis_client.errors import Refused, Unavailable, Unsupported
 from zaqar_redis_client.kombu_channel import Channel
 from zaqar_redis_client.kombu_deliveries import at_last
 
@@ -58,7 +58,7 @@ class Transport(virtual.Transport):
 
     def __init__(self, client: Any, **options: Any) -> None:
         super().__init__(client, **options)
-        self._error: ZaqarError | None = None
+        self._error: BaseException | None = None
         self._hub: Any = None
         self._pid = os.getpid()
         self._sockets: tuple[socket.socket, socket.socket] | None = None
@@ -104,7 +104,7 @@ class Transport(virtual.Transport):
             with contextlib.suppress(OSError):  # full: a byte is there; closed: nobody waits
                 sockets[1].send(b"\0")
 
-    def fail(self, error: ZaqarError) -> None:
+    def fail(self, error: BaseException) -> None:
         self._error = error
         self.wake()
 

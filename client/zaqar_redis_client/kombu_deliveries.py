@@ -88,7 +88,7 @@ class Deliveries:
         lease: int,
         prefetch: Callable[[], int],
         wake: Callable[[], None],
-        fail: Callable[[ZaqarError], None],
+        fail: Callable[[BaseException], None],
     ) -> None:
         self._client = client
         self._lease = lease
@@ -107,6 +107,7 @@ class Deliveries:
 
         async def begin() -> None:
             consumer.pump = started(self._pump(consumer))
+            consumer.pump.add_done_callback(self._ended)
 
         _Loop.run(begin())
 
@@ -114,7 +115,7 @@ class Deliveries:
         """Gives back what has arrived for a consumer and was not taken."""
         consumer = self._consumers.pop(consumer_tag, None)
         if consumer is not None:
-            _Loop.run(self._end(consumer))
+            at_last(self._end(consumer))
 
     def get(self, queue: str) -> dict[str, Any] | None:
         """Claims one message; None: there is none now."""
@@ -157,6 +158,11 @@ class Deliveries:
         """Waits for the acknowledgements."""
         wait([*self._acks], timeout=_LAST)
 
+    def _ended(self, pump: asyncio.Task[None]) -> None:
+        error = None if pump.cancelled() else pump.exception()
+        if error is not None:
+            self._fail(error)
+
     async def _pump(self, consumer: _Consumer) -> None:
         source = self._client.queue(known_name(consumer.queue))
         fails_since = failed_last = -math.inf
@@ -176,16 +182,12 @@ class Deliveries:
                     fails_since = now
                 failed_last = now
                 if not error.may_be_done or now - fails_since > _FAILING:
-                    self._fail(error)
-                    return
+                    raise
                 await asyncio.sleep(_PAUSE)  # what it may have claimed comes back by itself
-            except ZaqarError as error:
-                self._fail(error)
-                return
-            else:
-                failed_last = -math.inf
-                if claim:
-                    await self._receive(claim, consumer)
+                continue
+            failed_last = -math.inf
+            if claim:
+                await self._receive(claim, consumer)
 
     async def _claim(self, source: AsyncQueue, limit: int, seconds: float) -> AsyncClaim | None:
         grace = max(_GRACE, self._lease)
@@ -201,7 +203,7 @@ class Deliveries:
     async def _receive(self, claim: AsyncClaim, consumer: _Consumer) -> None:
         room = max(0, self._free(consumer))
         for message in claim.messages[:room]:
-            payload = self._held(claim, message)
+            payload = await self._held(claim, message)
             if payload is not None:
                 self._arrived.append((consumer, payload))
         self._wake()
@@ -211,12 +213,12 @@ class Deliveries:
             with contextlib.suppress(ZaqarError):  # they come back when the lease ends
                 await claim.release(surplus, delay=0)
 
-    def _held(self, claim: AsyncClaim, message: Message) -> dict[str, Any] | None:
+    async def _held(self, claim: AsyncClaim, message: Message) -> dict[str, Any] | None:
         """Returns a message that was claimed; None: it has expired."""
         tag = f"{claim.id}/{message.id}"
-        self._leases[tag] = AsyncLease(claim, message)
+        lease = self._leases[tag] = AsyncLease(claim, message)
         if _is_expired(message):
-            self.done(tag)
+            await self._ack(tag, lease)
             return None
         return _payload(message, tag)
 
@@ -225,7 +227,7 @@ class Deliveries:
             claim = await self._claim(self._client.queue(known_name(queue)), 1, 0)
             if claim is None:
                 return None
-            payload = self._held(claim, claim.messages[0])
+            payload = await self._held(claim, claim.messages[0])
             if payload is not None:
                 return payload
 
@@ -271,23 +273,31 @@ class Deliveries:
 
 def _is_expired(message: Message) -> bool:
     # Zaqar's own TTL is a minute at least.
-    properties = message.body.get("properties") if isinstance(message.body, dict) else None
-    expiration = (properties or {}).get("expiration")
-    return expiration is not None and message.age * 1000 >= int(expiration)
+    try:
+        return message.age * 1000 >= int(message.body["properties"]["expiration"])
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def _payload(message: Message, tag: str) -> dict[str, Any]:
     """Returns a message as kombu knows it; all of one that others have posted is its body."""
-    payload = message.body
-    if not (isinstance(payload, dict) and {"body", "properties"} <= payload.keys()):
+    payload: dict[str, Any] = message.body
+    known = payload.get("properties") if isinstance(payload, dict) and "body" in payload else None
+    if not isinstance(known, dict):
+        known = {}
         is_binary = isinstance(message.body, bytes)
         payload = {
             "body": message.body if is_binary else json.dumps(message.body),
             "content-type": message.content_type or "application/json",
             "content-encoding": "binary" if is_binary else "utf-8",
             "headers": {},
-            "properties": {},
         }
-    payload["properties"]["delivery_tag"] = tag
-    payload["properties"].setdefault("delivery_info", {})["redelivered"] = message.claim_count > 1
+    info = known.get("delivery_info")
+    payload["properties"] = known | {
+        "delivery_tag": tag,
+        "delivery_info": {
+            **(info if isinstance(info, dict) else {}),
+            "redelivered": message.claim_count > 1,
+        },
+    }
     return payload
