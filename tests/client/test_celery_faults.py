@@ -18,7 +18,7 @@ from zaqar_redis_client import Client
 from tests.client.clusters import Cluster
 from tests.support import processes, servers
 
-_JOBS = 3_000
+_JOBS = 20_000
 #: Seconds of a lease, of a pause, which is longer, and between two faults.
 _LEASE, _PAUSE, _BETWEEN = 4, 6.0, 4.0
 

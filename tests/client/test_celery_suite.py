@@ -15,15 +15,14 @@ from tests.support import processes, servers
 from tests.support.backends import Backend
 
 #: The others are about result backends, serializers, time zones of beat, logs and leaks of memory;
+#: test_worker.py starts workers that do not import the transport, and needs Django;
 #: test_connection_recovery.py is for a broker by the protocol of Redis.
 _FILES = (
     "test_canvas.py",
     "test_group_chains.py",
     "test_inspect.py",
     "test_loader.py",
-    "test_serialization.py",
     "test_tasks.py",
-    "test_worker.py",
 )
 _CHAIN, _CHORD = "test_canvas.py::test_chain", "test_canvas.py::test_chord"
 _LEFT_OUT = (
@@ -32,6 +31,7 @@ _LEFT_OUT = (
     # It publishes an object of Python as a property, which is no JSON; with Redis it fails, too.
     f"{_CHAIN}::test_chord_header_id_duplicated_on_rabbitmq_msg_duplication",
     # They wait for minutes for what does not come.
+    f"{_CHORD}::test_enabling_flag_allow_error_cb_on_chord_header",
     f"{_CHORD}::test_disabling_flag_allow_error_cb_on_chord_header",
     f"{_CHORD}::test_flag_allow_error_cb_on_chord_header_on_upgraded_chord",
 )
