@@ -36,8 +36,9 @@ _TRANSIENT = 600.0
 _YEAR = timedelta(days=365)
 #: Arguments of a queue that are metadata here.
 _LIMITS = {"x-max-length": "_max_messages", "x-max-length-bytes": "_max_bytes"}
-#: Delivery tags of publications that may have been done, until kombu tries again, over another
-#: connection perhaps: more than threads of one process publish at a time.
+#: Delivery tags of publications that may have been done, for one of their queues at least, until
+#: kombu tries again, over another connection perhaps: more than threads of one process publish at
+#: a time.
 _uncertain: deque[str] = deque(maxlen=1000)
 
 
@@ -119,9 +120,8 @@ class Channel(virtual.Channel):
         tag = message["properties"]["delivery_tag"]
         try:
             _Loop.run(self._queue(queue)._post([document], key=tag))
-        except Unavailable as error:
-            if error.may_be_done:
-                _uncertain.append(tag)
+        except Unavailable:
+            _uncertain.append(tag)
             raise
 
     def _put_fanout(
