@@ -14,7 +14,7 @@ from typing import Any
 import kombu
 import pytest
 import zaqar_redis_client.kombu as transport
-from zaqar_redis_client import Client
+from zaqar_redis_client import Client, kombu_channel
 
 from tests.client.celery_app import environment
 from tests.support import servers
@@ -222,3 +222,16 @@ def test_publication_without_an_answer_is_repeated_and_done_once(
             policy = {"interval_start": 0.1, "max_retries": 100}
             _publish(connection, "after", retry=True, retry_policy=policy)
     assert [each.body["body"] for each in service.queue("q").messages()] == ["before", "after"]
+
+
+def test_publication_that_is_tried_again_is_the_same_message_and_a_forwarded_one_is_not(
+    connection: Any, service: Client
+) -> None:
+    channel = connection.default_channel
+    properties: dict[str, Any] = {"delivery_mode": 2}
+    for is_lost in (False, True, False):
+        message = channel.prepare_message("x", properties=properties)
+        channel.basic_publish(message, "", "q")
+        if is_lost:  # what an attempt does that gets no answer, when it was done all the same
+            kombu_channel._uncertain.append(properties["delivery_tag"])
+    assert service.queue("q").stats()["messages"]["total"] == 2
