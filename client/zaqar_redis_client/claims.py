@@ -97,9 +97,10 @@ class AsyncClaim:
         """Whether others may have its messages soon, or have them: it was not renewed in time."""
         return self._lost.done() or monotonic() >= self._until
 
-    def keep(self) -> None:
+    def keep(self) -> asyncio.Task[None]:
         """Renews it from now on, until it holds nothing any more or is lost."""
         self._renewal = asyncio.create_task(self._keep())
+        return self._renewal
 
     async def _keep(self) -> None:
         try:

@@ -20,10 +20,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zaqar_redis_client.blocking import _Loop
+from zaqar_redis_client.claims import AsyncClaim, AsyncLease
 from zaqar_redis_client.clients import AsyncClient
 from zaqar_redis_client.errors import Unavailable, ZaqarError
 from zaqar_redis_client.kombu_bindings import known_name
-from zaqar_redis_client.queues import AsyncClaim, AsyncLease, AsyncQueue
+from zaqar_redis_client.queues import AsyncQueue
 from zaqar_redis_client.records import Message
 
 #: Messages of a claim at most: `max_messages_per_claim_or_pop` of a service with the defaults.
@@ -48,7 +49,10 @@ _tasks: set[asyncio.Task[None]] = set()
 
 
 def started(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    task = asyncio.create_task(coroutine)
+    return kept(asyncio.create_task(coroutine))
+
+
+def kept(task: asyncio.Task[None]) -> asyncio.Task[None]:
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
     return task
@@ -193,7 +197,7 @@ class Deliveries:
         grace = max(_GRACE, self._lease)
         claim = await source.claim(limit, ttl=self._lease, grace=grace, wait=seconds)
         if claim:
-            claim.ends_when_empty(started(claim.keep()))
+            kept(claim.keep())
         return claim
 
     def _free(self, consumer: _Consumer) -> int:
