@@ -70,7 +70,7 @@ def at_last(*coroutines: Coroutine[Any, Any, Any]) -> None:
 
 
 @dataclass
-class _Consumer:
+class _QueueConsumer:
     queue: str
     is_acknowledging: bool
     pump: asyncio.Task[None] | None = None
@@ -97,16 +97,16 @@ class Deliveries:
         self._client = client
         self._lease = lease
         self._prefetch, self._wake, self._fail = prefetch, wake, fail
-        self._consumers: dict[str, _Consumer] = {}
+        self._consumers: dict[str, _QueueConsumer] = {}
         #: by delivery tag; bounded by the prefetch count
         self._leases: dict[str, AsyncLease] = {}
         #: by queue; without a prefetch count 20 for each consumer at most
-        self._arrived: deque[tuple[_Consumer, dict[str, Any]]] = deque()
+        self._arrived: deque[tuple[_QueueConsumer, dict[str, Any]]] = deque()
         self._room = asyncio.Event()
         self._acks: set[Future[None]] = set()
 
     def begin(self, consumer_tag: str, queue: str, *, no_ack: bool) -> None:
-        consumer = _Consumer(queue, not no_ack)
+        consumer = _QueueConsumer(queue, not no_ack)
         self._consumers[consumer_tag] = consumer
 
         async def begin() -> None:
@@ -167,7 +167,7 @@ class Deliveries:
         if error is not None:
             self._fail(error)
 
-    async def _pump(self, consumer: _Consumer) -> None:
+    async def _pump(self, consumer: _QueueConsumer) -> None:
         source = self._client.queue(known_name(consumer.queue))
         fails_since = failed_last = -math.inf
         while not consumer.is_ending.is_set():
@@ -200,11 +200,11 @@ class Deliveries:
             kept(claim.keep())
         return claim
 
-    def _free(self, consumer: _Consumer) -> int:
+    def _free(self, consumer: _QueueConsumer) -> int:
         count = self._prefetch() if consumer.is_acknowledging else 0
         return count - len(self._leases) if count else _CLAIM - len(self._arrived)
 
-    async def _receive(self, claim: AsyncClaim, consumer: _Consumer) -> None:
+    async def _receive(self, claim: AsyncClaim, consumer: _QueueConsumer) -> None:
         room = max(0, self._free(consumer))
         for message in claim.messages[:room]:
             payload = await self._held(claim, message)
@@ -235,7 +235,7 @@ class Deliveries:
             if payload is not None:
                 return payload
 
-    async def _end(self, consumer: _Consumer) -> None:
+    async def _end(self, consumer: _QueueConsumer) -> None:
         consumer.is_ending.set()
         self._room.set()
         # A claim of a queue that has messages is answered now, and must not be lost.
