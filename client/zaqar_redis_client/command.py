@@ -71,7 +71,7 @@ class _NoWorker(Exception):
 def _load(place: str) -> Worker:
     """Raises _NoWorker, and what the module raises."""
     path, _, name = place.partition(":")
-    if not name:
+    if not name or path[:1] in ("", "."):
         raise _NoWorker(f"{place!r}: write MODULE:WORKER, as in mails.tasks:worker")
     sys.path.insert(0, os.getcwd())
     try:

@@ -111,6 +111,7 @@ class Consumer:
         """Works until it is stopped.  Raises ValueError, Refused and Unsupported."""
         if not self._worker.tasks:
             raise ValueError("the worker has no tasks: decorate functions with its `task`")
+        logger.info("works for %s at %s", ", ".join(self._worker.consumed), self._worker.url)
         try:
             await self._until_stopped(self._declare())
             pumps = [asyncio.create_task(self._pump(each)) for each in self._worker.consumed]
@@ -153,7 +154,9 @@ class Consumer:
     async def _declare_once(self) -> None:
         client = self._worker.client()
         if not await client.is_extended():
-            raise Unsupported("stock Zaqar has no releases with a reason: workers need zaqar_redis")
+            raise Unsupported(
+                f"workers need zaqar_redis: at {self._worker.url} is stock Zaqar, or something else"
+            )
         for name, metadata in self._worker.queues.items():
             queue = client.queue(name)
             given = {each: value for each, value in metadata.items() if value is not None}
@@ -248,6 +251,10 @@ class Consumer:
                 await self._release(lease, "the worker was stopped", delay=0)
             lease.claim.forget([lease.message.id])  # of a thread it comes back in time
             raise
+        except Exception as error:  # of an error that has no text, say; else it is held for ever
+            logger.exception("%s %s: its outcome cannot be told", job.task.name, lease.message.id)
+            self.counts[job.task.name, "failed"] += 1
+            await self._release(lease, f"its outcome cannot be told: {type(error).__name__}")
         finally:
             self.running.discard(running)
 
@@ -269,7 +276,7 @@ class Consumer:
             error = TimeoutError(f"it took longer than {job.task.timeout:g} seconds")
         if error is None:
             return "done"
-        if isinstance(error, LeaseLost | Unavailable) and not function.exception():
+        if isinstance(error, LeaseLost | Unavailable) and function.exception() is None:
             logger.error("%s: it is done, but may be done again: %s", what, error)
             return "lost"
         if isinstance(error, Retry):
@@ -285,7 +292,7 @@ class Consumer:
         """Sends the result where it is waited for, and deletes the message; returns what failed."""
         if function.cancelled():
             return RuntimeError("the task was cancelled")
-        if error := function.exception():
+        if (error := function.exception()) is not None:
             return error
         try:
             await reply(self._worker.client(), lease.message, function.result())
@@ -316,7 +323,7 @@ class Consumer:
         for lease in self._waiting:
             waiting.setdefault(lease.claim, []).append(lease.message.id)
         self._waiting.clear()
-        back = [self._give_back(claim, ids) for claim, ids in waiting.items()]
+        back = [asyncio.create_task(self._give_back(*each)) for each in waiting.items()]
         at_once = asyncio.create_task(self._stops_at_once.wait())
         jobs = asyncio.gather(*back, *self._jobs, return_exceptions=True)
         first: list[asyncio.Future[Any]] = [jobs, at_once]
@@ -324,8 +331,8 @@ class Consumer:
         at_once.cancel()
         for job in self._jobs:
             job.cancel()
-        if self._jobs:
-            await asyncio.wait(self._jobs, timeout=_CLEAN_UP)
+        if last := {*self._jobs, *back}:
+            await asyncio.wait(last, timeout=_CLEAN_UP)
 
     async def _give_back(self, claim: AsyncClaim, ids: list[str]) -> None:
         try:

@@ -51,7 +51,7 @@ class Executor:
             raise Failed(reason_of(error), traceback.format_exc()) from None
 
     async def _in_process(self, job: Job) -> Any:
-        process = self._idle.pop() if self._idle else _Process()
+        process = self._process()
         try:
             outcome, value = await in_thread(lambda: process.call(job))
         except BaseException:
@@ -63,6 +63,13 @@ class Executor:
         if outcome == "retry":
             raise value
         raise Failed(*value)
+
+    def _process(self) -> _Process:
+        while self._idle:
+            process = self._idle.pop()
+            if process.is_alive():  # one may have been killed, for want of memory say
+                return process
+        return _Process()
 
     def close(self) -> None:
         while self._idle:
@@ -115,6 +122,9 @@ class _Process:
             code = self._process.exitcode
             raise RuntimeError(f"the process of the task has ended with code {code}") from None
         return outcome
+
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
 
     def kill(self) -> None:
         self._process.kill()  # and a thread that waits in `call` reads the end of the connection

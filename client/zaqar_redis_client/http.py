@@ -51,6 +51,8 @@ class Connection:
         connections: int,
         retry_for: float,
     ) -> None:
+        if not url.lower().startswith(("http://", "https://")):
+            raise ValueError(f"url must begin with http:// or https://, not {url!r}")
         self._url = url.rstrip("/")
         self._headers = {"Client-ID": client_id or str(uuid.uuid4()), "Accept": "application/json"}
         if project is not None:

@@ -32,8 +32,10 @@ class _Connected:
     replies: Replies
 
     async def close(self) -> None:
-        await self.replies.close()
-        await self.client.close()
+        try:
+            await self.replies.close()
+        finally:
+            await self.client.close()
 
 
 class Worker:
@@ -59,7 +61,7 @@ class Worker:
     ) -> None:
         if concurrency < 1:
             raise ValueError(f"concurrency must be 1 or more, not {concurrency}")
-        self._url, self._project, self._credential = url, project, credential
+        self.url, self._project, self._credential = url, project, credential
         self.concurrency = concurrency
         self._prefetch = prefetch
         self.ttl, self.grace = ttl, grace
@@ -151,7 +153,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         found = self._connected.get(loop)
         if found is None:
-            client = AsyncClient(self._url, self._project, credential=self._credential)
+            client = AsyncClient(self.url, self._project, credential=self._credential)
             found = self._connected[loop] = _Connected(client, Replies(client))
         return found
 

@@ -47,6 +47,10 @@ def process_append(path: str, text: str) -> None:
         file.write(text)
 
 
+def process_pid() -> int:
+    return os.getpid()
+
+
 def process_sleep() -> None:
     time.sleep(1000)
 

@@ -147,6 +147,8 @@ async def test_command_that_finds_no_worker_says_so(
         ("tests.client.jobs:nobody", "has no nobody"),
         ("tests.client.jobs:hold", "is no Worker, but Task"),
         ("tests.client.nothing:worker", "No module named"),
+        (":worker", "write MODULE:WORKER"),
+        ("./jobs:worker", "write MODULE:WORKER"),
         ("tests.client.jobs:idle", "has no tasks"),
     ):
         assert command.main([place]) == 2
