@@ -287,7 +287,9 @@ def test_post_beyond_the_bytes_of_a_queue_is_refused_whole_and_counted(
     assert bounded.stats().counters.refused == 2
 
 
-@pytest.mark.parametrize("way", ["delete", "pop", "claim", "purge", "expire", "move"])
+@pytest.mark.parametrize(
+    "way", ["delete", "pop", "claim", "purge", "expire", "list", "sweep", "move"]
+)
 def test_messages_that_leave_a_queue_leave_their_bytes(bounded: ContractStore, way: str) -> None:
     bounded.create("other")
     bounded.create(_max_bytes=_size("old", "new"))
@@ -301,8 +303,12 @@ def test_messages_that_leave_a_queue_leave_their_bytes(bounded: ContractStore, w
         bounded.delete(old, claims=[claim or ""])
     elif way == "purge":
         bounded.run(bounded.driver.queues.purge(bounded.project, "q"))
-    elif way == "expire":
+    elif way in ("expire", "list", "sweep"):
         bounded.clock.tick(61)
+        if way == "list":
+            assert bounded.listed() == []
+        elif way == "sweep":
+            _sweep(bounded)
     else:
         bounded.move(old)
     bounded.post("new", "new")

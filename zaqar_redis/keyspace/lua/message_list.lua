@@ -13,12 +13,12 @@
 --#include move_lock now envelope settle
 
 local SCAN = 500  -- messages looked at in one call; the caller goes on behind them
-local known = redis.call('HMGET', queue, 'epoch', 'order')
+local known = redis.call('HMGET', queue, 'epoch', 'order', 'bytes')
 local epoch = known[1]
 if not epoch then
     return {now, false}
 end
-ordering = known[2]
+ordering, counted = known[2], known[3]
 local _, unsettled = settle()
 if unsettled then
     return {now, epoch, false, after}  -- a page now might miss messages that are about to be ready
