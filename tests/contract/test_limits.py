@@ -378,12 +378,15 @@ def test_more_messages_than_can_be_counted_refuse_a_limit_of_bytes(bounded: Cont
     assert bounded.existing_queue().metadata == {}
 
 
-def test_check_counts_the_bytes_again(bounded: ContractStore) -> None:
-    bounded.create(_max_bytes=1000)
-    bounded.post("a")
-    bounded.command("HSET", keys.of_queue(bounded.project, "q").queue, "bytes", 5)
-    assert len(findings(bounded, repair=True)) == 1
-    assert findings(bounded) == []
+def test_check_counts_the_bytes_again(real: ContractStore) -> None:
+    real.reset()
+    real.upgrade()
+    real.create(_max_bytes=1000)
+    real.post("a")
+    real.command("HSET", keys.of_queue(real.project, "q").queue, "bytes", 5)
+    assert len(findings(real, repair=True)) == 1
+    assert findings(real) == []
+    real.reset()
 
 
 def test_limit_of_bytes_waits_for_older_releases(store: ContractStore) -> None:
