@@ -47,6 +47,12 @@ CHANGES = (
     ),
     FormatChange(4, 4, "priorities and ordered groups; first claim and reason of messages"),
     FormatChange(5, 5, "groups that take turns; limits of the bytes in a queue, and their count"),
+    FormatChange(
+        6,
+        4,
+        "priorities are read from messages: an older release takes a message that it gives back "
+        "for one without priority",
+    ),
 )
 
 #: The version that a store must need before a queue has priorities or groups: releases that do not

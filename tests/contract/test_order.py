@@ -43,6 +43,20 @@ def test_priority_stays_through_delay_release_and_lapse(store: ContractStore) ->
     assert store.stats().total == 0
 
 
+def test_priorities_have_no_entries_and_those_of_older_releases_go_with_their_messages(
+    real: ContractStore,
+) -> None:
+    real.reset()
+    real.create(_priorities="strict")
+    grouped.post(real, "high:9", "low")
+    key = keys.of_queue(real.project, "q").order
+    assert real.command("EXISTS", key) == [0]
+    real.command("HSET", key, 1, "09 ")
+    assert findings(real) == []
+    assert real.pop() == ["high", "low"]
+    assert real.command("EXISTS", key) == [0]
+
+
 def test_with_aging_a_step_of_priority_overtakes_so_many_messages(store: ContractStore) -> None:
     store.create(_priorities=2)
     grouped.post(store, "a", "b", "c", "d", "e:1", "f:2", "g")

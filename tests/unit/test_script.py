@@ -18,7 +18,7 @@ QUEUE = QueueKeys("p", "q")
 def test_keys_and_arguments_are_sent_in_the_order_of_the_script() -> None:
     command = Script("claim_delete")(QUEUE, claim="c", delay=-1, reason="", now=7).command()
     names = (
-        *("queue", "ready", "claimed", "delayed", "holds", "order", "groups"),
+        *("queue", "bodies", "ready", "claimed", "delayed", "holds", "order", "groups"),
         *("claims", "leases", "move_lock", "sweep_index"),
     )
     keys = tuple(getattr(QUEUE, name) for name in names)

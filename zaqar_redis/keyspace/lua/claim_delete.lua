@@ -2,7 +2,7 @@
 --
 -- They are claimable at once, or after a delay. Returns {epoch, rank of each}, or false when there
 -- is no such claim; a claim that holds nothing any more ends.
---#keys queue ready claimed delayed holds order groups claims leases move_lock sweep_index
+--#keys queue bodies ready claimed delayed holds order groups claims leases move_lock sweep_index
 --#args now:number claim delay:number reason rest...
 --#pubsub publish
 -- delay: ms, or -1: as the queue says

@@ -1,8 +1,8 @@
 -- The order in which messages are claimed, where it is not that of their ranks. The queue's field
 -- `order` says how many ranks a step of priority is worth, and whether groups are ordered or take
--- turns; the hash `order` has priority and group of each message that has one. Of a group only the
--- first message that may be claimed is in `ready`: `groups` has those that are held or hold the
--- group up ('h') and those that wait ('w'), by group, state and rank.
+-- turns; the hash `order` has priority and group of each message that has one, if there are groups.
+-- Of a group only the first message that may be claimed is in `ready`: `groups` has those that are
+-- held or hold the group up ('h') and those that wait ('w'), by group, state and rank.
 local ordering  -- the queue's field; false: it has none; nil: it was not read yet
 local counted  -- read with it: whether the queue counts its bytes, as forget.lua does
 local opened = 0  -- how many messages can be claimed since others have left their groups

@@ -1,6 +1,7 @@
 -- Verbs on messages by their ranks, which are texts. Those of groups are in order_groups.lua and
 -- order_fair.lua.
--- Records of the hash `order`: two digits of priority, a blank, and the group.
+-- Records of the hash `order`, where there are groups: two digits of priority, a blank, and the
+-- group.
 local step, mode = string.match(ordering, '^(%S+) (%a+)')
 local verbs = {}
 
@@ -45,19 +46,18 @@ end
 
 -- Note a new message. Returns its score in `ready`, or '': it waits in its group.
 function verbs.add(rank, tail)
-    local record = record_of(tail)
-    if record then
-        redis.call('HSET', order, rank, record)
-    end
-    return score_of(rank, record)
+    return score_of(rank, record_of(tail))
 end
 
--- Make messages claimable.
+-- Make messages claimable. Their priorities are read from themselves: entries of `order` would
+-- cost each message more than this costs the few that come back.
 function verbs.free(ranks)
+    local TAIL = 30  -- where keyspace/envelope.py's tail begins
     local scores = {}
-    for place, record in ipairs(redis.call('HMGET', order, unpack(ranks))) do
-        scores[2 * place - 1] = score_of(ranks[place], record)
-        scores[2 * place] = ranks[place]
+    for place, rank in ipairs(ranks) do
+        local envelope = step ~= '0' and redis.call('HGET', bodies, rank)
+        local record = envelope and record_of(string.sub(envelope, TAIL))
+        scores[2 * place - 1], scores[2 * place] = score_of(rank, record), rank
     end
     redis.call('ZADD', ready, unpack(scores))
 end
