@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -120,8 +122,13 @@ CIRCLES = {"zaqar_redis.realtime.node", "zaqar_redis.realtime.session"}
 _BULK = "zaqar_redis.storage.redis.bulk"
 
 
-def imports(name: str, source: str, is_package: bool) -> Iterator[str]:
-    """Yields the dotted names that a module imports, in functions too."""
+@functools.cache  # several tests ask for all modules
+def imports(name: str, path: Path) -> tuple[str, ...]:
+    """Returns the dotted names that a module imports, in functions too."""
+    return tuple(_imports(name, path.read_text(), path.name == "__init__.py"))
+
+
+def _imports(name: str, source: str, is_package: bool) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -183,7 +190,7 @@ def test_imports_go_to_lower_layers_only() -> None:
     found = [
         problem
         for name, path in modules()
-        for imported in imports(name, path.read_text(), path.name == "__init__.py")
+        for imported in imports(name, path)
         if (problem := wrong(name, imported))
     ]
     assert found == []
@@ -194,7 +201,7 @@ def test_only_sessions_and_nodes_are_circles_of_types() -> None:
     graph = {
         name: {
             imported if imported in known else imported.rpartition(".")[0]
-            for imported in imports(name, path.read_text(), path.name == "__init__.py")
+            for imported in imports(name, path)
         }
         - {name}
         for name, path in known.items()
@@ -247,7 +254,7 @@ def test_the_document_has_every_package_in_its_layer() -> None:
     ],
 )
 def test_import_of_a_higher_layer_is_found(name: str, source: str) -> None:
-    assert [wrong(name, imported) for imported in imports(name, source, False)] != [None]
+    assert [wrong(name, imported) for imported in _imports(name, source, False)] != [None]
 
 
 @pytest.mark.parametrize(
@@ -261,4 +268,4 @@ def test_import_of_a_higher_layer_is_found(name: str, source: str) -> None:
     ],
 )
 def test_import_of_a_lower_layer_is_accepted(name: str, source: str) -> None:
-    assert [wrong(name, imported) for imported in imports(name, source, False)] == [None]
+    assert [wrong(name, imported) for imported in _imports(name, source, False)] == [None]

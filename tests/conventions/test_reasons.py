@@ -63,14 +63,18 @@ def test_log_lines_use_errors_reason_for_exceptions() -> None:
     found = [
         f"{name}: {call}; log errors.reason(…) instead"
         for name, source in modules()
-        for call in bare(source.read_text())
+        if "LOG." in (text := source.read_text())  # parsing all takes seconds
+        for call in bare(text)
     ]
     assert found == []
 
 
 def test_errors_of_a_store_name_it() -> None:
     found = [
-        f"{name}: {line}" for name, source in modules() for line in nameless(source.read_text())
+        f"{name}: {line}"
+        for name, source in modules()
+        if any(error in (text := source.read_text()) for error in _OF_STORES)
+        for line in nameless(text)
     ]
     assert found == []
 

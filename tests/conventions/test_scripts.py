@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -74,13 +73,7 @@ def unnamed(text: str) -> list[str]:
 def used_scripts() -> Counter[str]:
     """Counts how often the code creates a Script of each name."""
     return Counter(
-        str(node.args[0].value)
-        for _, path in modules()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "Script"
-        and isinstance(node.args[0], ast.Constant)
+        name for _, path in modules() for name in re.findall(r'\bScript\("(\w+)"', path.read_text())
     )
 
 
