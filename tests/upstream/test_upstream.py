@@ -31,7 +31,9 @@ RELEASES = (
     ("python", "suite"),
     [
         pytest.param(sys.executable, "storage", id="current-storage"),
-        pytest.param(sys.executable, "transport", id="current-transport"),
+        pytest.param(
+            sys.executable, "transport", id="current-transport", marks=pytest.mark.nightly
+        ),
         pytest.param(str(PREVIOUS), "storage", id="previous-storage", marks=pytest.mark.nightly),
     ],
 )
