@@ -38,7 +38,7 @@ _TOGETHER = (1, 32)
 _JOBS = "benchmarks.clients.jobs"
 
 
-class Contender(msgspec.Struct, frozen=True):
+class ComparedClient(msgspec.Struct, frozen=True):
     label: str
     #: a key of `BROKERS`
     broker: str
@@ -50,16 +50,16 @@ class Contender(msgspec.Struct, frozen=True):
     workers: tuple[str, ...] = ()
 
 
-PARTS: Mapping[str, tuple[Contender, ...]] = {
+PARTS: Mapping[str, tuple[ComparedClient, ...]] = {
     "queues": (
-        Contender("zaqar-redis", "zaqar", "Zaqar", "aiohttp"),
-        Contender("RabbitMQ, aio-pika", "rabbitmq", "RabbitMQ", "aio_pika"),
-        Contender("NATS JetStream, nats-py", "nats", "Nats", "nats"),
-        Contender("beanstalkd, greenstalk", "beanstalkd", "Beanstalkd", "greenstalk"),
-        Contender("Redis streams, redis-py", "redis", "RedisStreams", "redis"),
+        ComparedClient("zaqar-redis", "zaqar", "Zaqar", "aiohttp"),
+        ComparedClient("RabbitMQ, aio-pika", "rabbitmq", "RabbitMQ", "aio_pika"),
+        ComparedClient("NATS JetStream, nats-py", "nats", "Nats", "nats"),
+        ComparedClient("beanstalkd, greenstalk", "beanstalkd", "Beanstalkd", "greenstalk"),
+        ComparedClient("Redis streams, redis-py", "redis", "RedisStreams", "redis"),
     ),
     "jobs": (
-        Contender(
+        ComparedClient(
             "zaqar-redis, Worker",
             "zaqar",
             "zaqar",
@@ -67,7 +67,7 @@ PARTS: Mapping[str, tuple[Contender, ...]] = {
             ("zaqar_redis_client.command", f"{_JOBS}.zaqar:worker"),
         ),
         *(
-            Contender(
+            ComparedClient(
                 f"dramatiq on {name}",
                 broker,
                 "on_dramatiq",
@@ -76,15 +76,15 @@ PARTS: Mapping[str, tuple[Contender, ...]] = {
             )
             for name, broker in (("zaqar-redis", "zaqar"), ("Redis", "redis"))
         ),
-        Contender(
+        ComparedClient(
             "rq",
             "redis",
             "on_rq",
             "rq",
             ("rq.cli", "worker", "{BENCHMARK_QUEUE}", "--url", "{BENCHMARK_ADDRESS}"),
         ),
-        Contender("arq", "redis", "on_arq", "arq", ("arq", f"{_JOBS}.on_arq.WorkerSettings")),
-        Contender(
+        ComparedClient("arq", "redis", "on_arq", "arq", ("arq", f"{_JOBS}.on_arq.WorkerSettings")),
+        ComparedClient(
             "Celery on Redis",
             "redis",
             "on_celery",
@@ -138,7 +138,7 @@ def _row(label: str, together: int, rounds: list[list[Cost]]) -> list[str]:
     return row + [""] * (8 - len(row))
 
 
-def _missing(contender: Contender, python: str) -> str | None:
+def _missing(contender: ComparedClient, python: str) -> str | None:
     program, _ = BROKERS[contender.broker]
     if shutil.which(program) is None:
         return program
@@ -170,7 +170,7 @@ class Comparison:
             for contender in order:
                 self._round(part, contender)
 
-    def _round(self, part: str, contender: Contender) -> None:
+    def _round(self, part: str, contender: ComparedClient) -> None:
         server, given = self._servers[contender.broker], self._given
         here = Round(given.python, server, given.seconds, self._folder)
         posted = 0

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Celery."""
+
 from __future__ import annotations
 
 from celery import Celery

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""dramatiq, on Redis or on our service."""
+
 from __future__ import annotations
 
 import dramatiq

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""rq, whose results nobody wants."""
+
 from __future__ import annotations
 
 from functools import partial

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Our worker."""
+
 from __future__ import annotations
 
 from zaqar_redis_client import Worker
