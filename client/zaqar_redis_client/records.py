@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypedDict
 
+#: Bodies that are sent as they are.
+BINARY = (bytes, bytearray, memoryview)
 #: A value of an attribute.
 Attribute = str | int | float | bytes
 
@@ -45,7 +47,7 @@ class Draft:
 
     def document(self) -> dict[str, Any]:
         found: dict[str, Any] = {"body": self.body}
-        if isinstance(self.body, bytes | bytearray | memoryview):
+        if isinstance(self.body, BINARY):
             found = {
                 "body": base64.b64encode(self.body).decode(),
                 "content_type": "application/octet-stream",
@@ -70,11 +72,7 @@ class Draft:
     def is_extended(self) -> bool:
         """Whether stock Zaqar would lose something of it."""
         more = self.deliver_at, self.group, self.priority, self.dedup_id
-        return (
-            more != _NOTHING
-            or bool(self.attributes)
-            or isinstance(self.body, bytes | bytearray | memoryview)
-        )
+        return more != _NOTHING or bool(self.attributes) or isinstance(self.body, BINARY)
 
 
 _NOTHING = None, None, None, None

@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote_plus
 
@@ -371,8 +372,8 @@ def shown_fields(
     found = message_fields.shown(record.attributes or {})
     if wanted.with_attributes:
         found["attributes"] = attribute_values(record.attributes)
-    if detailed and wanted.detailed and record.first_claimed:
-        found["first_claimed"] = iso(record.first_claimed)
+    if detailed and wanted.detailed and (first_claimed := record.first_claimed):
+        found["first_claimed"] = iso(first_claimed)
         if record.reason:
             found["reason"] = record.reason
     return found
@@ -380,16 +381,19 @@ def shown_fields(
 
 def attribute_values(attributes: Attributes | None) -> AttributesOut:
     """Returns attributes as documents have them, without fields; unset: there are none."""
+    if not attributes:
+        return msgspec.UNSET
     shown = {
         name: schemas.BinaryOut(base64.b64encode(value).decode())
         if isinstance(value, bytes)
         else value
-        for name, value in (attributes or {}).items()
+        for name, value in attributes.items()
         if name not in message_fields.FIELDS
     }
     return shown or msgspec.UNSET
 
 
+@lru_cache  # messages of a claim have the same time
 def iso(milliseconds: int) -> str:
     moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
