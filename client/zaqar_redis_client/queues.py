@@ -202,13 +202,13 @@ class _Container:
         outcomes = await asyncio.gather(*singly, return_exceptions=True)
         return [each if isinstance(each, BaseException) else each[0] for each in outcomes]
 
-    async def _post(self, documents: list[bytes]) -> list[str]:
+    async def _post(self, documents: list[bytes], key: str = "") -> list[str]:
         content = b'{"messages":[%b]}' % b",".join(documents)
         answer = await self._connection.send(
             "POST",
             f"{self._path}/messages",
             content,
-            headers={"Idempotency-Key": str(uuid.uuid4())},
+            headers={"Idempotency-Key": key or str(uuid.uuid4())},
             repeatable=await self._connection.is_extended(),
         )
         return [href.rpartition("/")[2] for href in answer.document["resources"]]
