@@ -50,7 +50,9 @@ class Transport(virtual.Transport):
     default_port = 8888
     driver_type = "zaqar-redis"
     driver_name = "zaqar-redis-client"
-    connection_errors = (*virtual.Transport.connection_errors, Unavailable, OSError)
+    # No OSError: `drain_events` raises TimeoutError, and Celery would take that for a lost
+    # connection, and delete its queue of results with what has come there meanwhile.
+    connection_errors = (*virtual.Transport.connection_errors, Unavailable)
     channel_errors = (*virtual.Transport.channel_errors, Refused, Unsupported)
     implements = virtual.Transport.implements.extend(
         asynchronous=True, exchange_type=frozenset({"direct", "topic", "fanout"})

@@ -69,12 +69,16 @@ def test_revoked_task_does_not_run(cluster: Cluster) -> None:
 
 
 def test_results_come_over_the_transport_itself(
-    running: servers.RunningService, tmp_path: Path
+    running: servers.RunningService, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = Cluster.of(running, tmp_path, "rpc://")
     with cluster.worker():
         results = [cluster.task("add").delay(number, 1) for number in range(5)]
         assert [each.get(timeout=_SECONDS) for each in results] == [1, 2, 3, 4, 5]
+        # Longer than Celery waits at a time: it must not take that for a lost connection.
+        late = cluster.task("note").delay(str(tmp_path / "late"), 6, 1.2)
+        assert late.get(timeout=_SECONDS) == 6
+    assert "reconnect" not in caplog.text
     cluster.app.close()
 
 

@@ -99,6 +99,13 @@ def test_acknowledged_message_is_gone_and_others_come_again(
     assert service.queue("q").stats()["messages"]["total"] == 2
 
 
+def test_wait_that_ends_without_a_message_is_no_lost_connection(connection: Any) -> None:
+    with kombu.Consumer(connection, [kombu.Queue("q")]), pytest.raises(TimeoutError) as raised:
+        connection.drain_events(timeout=0.01)
+    # Celery would reconnect, which deletes its queue of results.
+    assert not isinstance(raised.value, connection.connection_errors)
+
+
 def test_no_more_is_held_than_the_prefetch_count(connection: Any, service: Client) -> None:
     queues = [kombu.Queue(f"q{number}") for number in range(3)]
     for queue in queues:
