@@ -91,10 +91,9 @@ class Transport(virtual.Transport):
         try:
             async with asyncio.timeout(timeout):
                 answer = await connection._once("GET", "/v2/ping", None, None, 0)
-        except TimeoutError as error:
-            raise Unavailable(f"no answer for {timeout:g} seconds", may_be_done=False) from error
-        except (OSError, aiohttp.ClientError) as error:
-            raise Unavailable(str(error), may_be_done=False) from error
+        except (OSError, aiohttp.ClientError) as error:  # TimeoutError has no text
+            text = str(error) or f"no answer for {timeout:g} seconds"
+            raise Unavailable(text, may_be_done=False) from error
         if answer.status >= 500:
             raise Unavailable(f"the service answers {answer.status}", may_be_done=False)
 

@@ -17,9 +17,10 @@ from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.json import dumps
 
 from zaqar_redis_client.blocking import _Loop
+from zaqar_redis_client.claims import started
 from zaqar_redis_client.errors import NotFound, Unavailable
 from zaqar_redis_client.kombu_bindings import Bindings, known_name
-from zaqar_redis_client.kombu_deliveries import Deliveries, at_last, started
+from zaqar_redis_client.kombu_deliveries import Deliveries, at_last
 from zaqar_redis_client.queues import AsyncQueue
 from zaqar_redis_client.records import Draft
 
@@ -155,7 +156,7 @@ class Channel(virtual.Channel):
         return message
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
-        payload = self.deliveries.get(queue)
+        payload = _Loop.run(self.deliveries.get(queue))
         if payload is None:
             raise Empty
         return payload
@@ -163,11 +164,8 @@ class Channel(virtual.Channel):
     def deliver(self) -> bool:
         """Gives consumers what has arrived; returns whether there was anything."""
         found = False
-        while not self.closed and (following := self.deliveries.next):
-            queue, is_acknowledged = following
-            if is_acknowledged and not self.qos.can_consume():
-                break
-            found, payload = True, self.deliveries.take()
+        while not self.closed and (taken := self.deliveries.take(self.qos.can_consume)):
+            found, (queue, is_acknowledged, payload) = True, taken
             try:
                 self.connection._deliver(payload, queue)
             finally:
@@ -250,11 +248,9 @@ class Channel(virtual.Channel):
             self._renewal = started(self._bindings.keep())
 
     def _has_queue(self, queue: str, **_: Any) -> bool:
-        try:
-            _Loop.run(self._queue(queue).stats())
-        except NotFound:
-            return False
-        return True
+        with contextlib.suppress(NotFound):
+            return self._waiting(queue) >= 0
+        return False
 
     def _size(self, queue: str) -> int:
         with contextlib.suppress(NotFound):

@@ -20,11 +20,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zaqar_redis_client.blocking import _Loop
-from zaqar_redis_client.claims import AsyncClaim, AsyncLease
+from zaqar_redis_client.claims import AsyncLease, started
 from zaqar_redis_client.clients import AsyncClient
 from zaqar_redis_client.errors import Unavailable, ZaqarError
 from zaqar_redis_client.kombu_bindings import known_name
-from zaqar_redis_client.queues import AsyncQueue
 from zaqar_redis_client.records import Message
 
 #: Messages of a claim at most: `max_messages_per_claim_or_pop` of a service with the defaults.
@@ -32,8 +31,6 @@ _CLAIM = 20
 #: Seconds of a long poll, and after which a claim waits for messages: those of a queue that has
 #: some are answered sooner.
 _WAIT, _IDLE = 20.0, 0.5
-#: Seconds that a message lives longer than its claim: the least that Zaqar allows.
-_GRACE = 60
 #: Seconds for which claims may fail: then the connection does.
 _FAILING, _PAUSE = 10.0, 1.0
 #: Acknowledgements on their way, at most: those of a worker with all that it may prefetch.
@@ -42,20 +39,6 @@ _ACKS = 1000
 _LAST = 5.0
 
 logger = logging.getLogger(__name__)
-
-#: What runs.  A process that was forked has it, too, and must not collect it there: that would
-#: take connections out of the event loop of its parent.
-_tasks: set[asyncio.Task[None]] = set()
-
-
-def started(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    return kept(asyncio.create_task(coroutine))
-
-
-def kept(task: asyncio.Task[None]) -> asyncio.Task[None]:
-    _tasks.add(task)
-    task.add_done_callback(_tasks.discard)
-    return task
 
 
 def at_last(*coroutines: Coroutine[Any, Any, Any]) -> None:
@@ -121,23 +104,13 @@ class Deliveries:
         if consumer is not None:
             at_last(self._end(consumer))
 
-    def get(self, queue: str) -> dict[str, Any] | None:
-        """Claims one message; None: there is none now."""
-        return _Loop.run(self._get(queue))
-
-    @property
-    def next(self) -> tuple[str, bool] | None:
-        """The queue of the next message, and whether it will be acknowledged."""
-        if not self._arrived:
+    def take(self, can_hold: Callable[[], bool]) -> tuple[str, bool, dict[str, Any]] | None:
+        """Returns a message, its queue before, and whether it will be acknowledged."""
+        if not self._arrived or (self._arrived[0][0].is_acknowledging and not can_hold()):
             return None
-        consumer = self._arrived[0][0]
-        return consumer.queue, consumer.is_acknowledging
-
-    def take(self) -> dict[str, Any]:
-        """Returns the next message."""
-        _, payload = self._arrived.popleft()
+        consumer, payload = self._arrived.popleft()
         self.has_room()
-        return payload
+        return consumer.queue, consumer.is_acknowledging, payload
 
     def has_room(self) -> None:
         """Called when more messages may be held."""
@@ -168,8 +141,7 @@ class Deliveries:
             self._fail(error)
 
     async def _pump(self, consumer: _QueueConsumer) -> None:
-        source = self._client.queue(known_name(consumer.queue))
-        fails_since = failed_last = -math.inf
+        fails_since = math.inf
         while not consumer.is_ending.is_set():
             room = self._free(consumer)
             if room < 1:
@@ -179,61 +151,56 @@ class Deliveries:
             consumer.since = time.monotonic()
             try:
                 limit = max(1, min(_CLAIM, room // max(1, len(self._consumers))))
-                claim = await self._claim(source, limit, _WAIT)
+                leases = await self._claim(consumer.queue, limit, _WAIT)
             except Unavailable as error:
                 now = time.monotonic()
-                if now - failed_last > _FAILING:  # it has waited for messages since
-                    fails_since = now
-                failed_last = now
+                has_waited = now - consumer.since > _FAILING  # for messages
+                fails_since = now if has_waited else min(fails_since, now)
                 if not error.may_be_done or now - fails_since > _FAILING:
                     raise
                 await asyncio.sleep(_PAUSE)  # what it may have claimed comes back by itself
                 continue
-            failed_last = -math.inf
-            if claim:
-                await self._receive(claim, consumer)
+            fails_since = math.inf
+            if leases:
+                await self._receive(leases, consumer)
 
-    async def _claim(self, source: AsyncQueue, limit: int, seconds: float) -> AsyncClaim | None:
-        grace = max(_GRACE, self._lease)
-        claim = await source.claim(limit, ttl=self._lease, grace=grace, wait=seconds)
-        if claim:
-            kept(claim.keep())
-        return claim
+    async def _claim(self, queue: str, limit: int, seconds: float) -> list[AsyncLease]:
+        source = self._client.queue(known_name(queue))
+        return await source._leases(limit, ttl=self._lease, wait=seconds)
 
     def _free(self, consumer: _QueueConsumer) -> int:
         count = self._prefetch() if consumer.is_acknowledging else 0
         return count - len(self._leases) if count else _CLAIM - len(self._arrived)
 
-    async def _receive(self, claim: AsyncClaim, consumer: _QueueConsumer) -> None:
+    async def _receive(self, leases: list[AsyncLease], consumer: _QueueConsumer) -> None:
         room = max(0, self._free(consumer))
-        for message in claim.messages[:room]:
-            payload = await self._held(claim, message)
+        for lease in leases[:room]:
+            payload = await self._held(lease)
             if payload is not None:
                 self._arrived.append((consumer, payload))
         self._wake()
         # Other consumers of the channel were faster: their messages have taken the room.
-        surplus = [message.id for message in claim.messages[room:]]
+        surplus = [lease.message.id for lease in leases[room:]]
         if surplus:
             with contextlib.suppress(ZaqarError):  # they come back when the lease ends
-                await claim.release(surplus, delay=0)
+                await leases[0].claim.release(surplus, delay=0)
 
-    async def _held(self, claim: AsyncClaim, message: Message) -> dict[str, Any] | None:
+    async def _held(self, lease: AsyncLease) -> dict[str, Any] | None:
         """Returns a message that was claimed; None: it has expired."""
-        tag = f"{claim.id}/{message.id}"
-        lease = self._leases[tag] = AsyncLease(claim, message)
-        if _is_expired(message):
+        tag = f"{lease.claim.id}/{lease.message.id}"
+        self._leases[tag] = lease
+        if _is_expired(lease.message):
             await self._ack(tag, lease)
             return None
-        return _payload(message, tag)
+        return _payload(lease.message, tag)
 
-    async def _get(self, queue: str) -> dict[str, Any] | None:
-        while True:
-            claim = await self._claim(self._client.queue(known_name(queue)), 1, 0)
-            if claim is None:
-                return None
-            payload = await self._held(claim, claim.messages[0])
+    async def get(self, queue: str) -> dict[str, Any] | None:
+        """Claims one message; None: there is none now."""
+        while leases := await self._claim(queue, 1, 0):
+            payload = await self._held(leases[0])
             if payload is not None:
                 return payload
+        return None
 
     async def _end(self, consumer: _QueueConsumer) -> None:
         consumer.is_ending.set()

@@ -18,7 +18,7 @@ from tests.support.backends import Backend
 #: test_worker.py starts workers that do not import the transport, and needs Django;
 #: test_connection_recovery.py is for a broker by the protocol of Redis.
 _PARTS = {
-    "tasks": ("test_group_chains.py", "test_inspect.py", "test_loader.py", "test_tasks.py"),
+    "tasks": ("test_inspect.py", "test_loader.py", "test_tasks.py"),
     "chords": ("test_canvas.py", "-k", "test_chord"),
     "canvas": ("test_canvas.py", "-k", "not test_chord"),
 }
