@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,6 +36,11 @@ class Cluster:
         broker = f"zaqar-redis://127.0.0.1:{running.port}/{project or f'project-{uuid.uuid4()}'}"
         variables = {"TEST_BROKER": broker, "TEST_BACKEND": backend, "TEST_LEASE": str(lease)}
         return cls(application(broker, backend, lease), folder, variables)
+
+    def close(self) -> None:
+        # Results that are collected when their Redis has ended look for it for minutes.
+        gc.collect()
+        self.app.close()
 
     def task(self, name: str) -> Any:
         return self.app.tasks[name]

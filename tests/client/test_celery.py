@@ -36,7 +36,7 @@ def cluster(
     cluster = Cluster.of(running, tmp_path_factory.mktemp("celery"), backend)
     with cluster.worker():
         yield cluster
-    cluster.app.close()
+    cluster.close()
 
 
 def test_tasks_run_alone_and_in_groups_chains_and_chords(cluster: Cluster) -> None:
@@ -79,7 +79,7 @@ def test_results_come_over_the_transport_itself(
         late = cluster.task("note").delay(str(tmp_path / "late"), 6, 1.2)
         assert late.get(timeout=_SECONDS) == 6
     assert "reconnect" not in caplog.text
-    cluster.app.close()
+    cluster.close()
 
 
 def test_warm_shutdown_loses_nothing_and_repeats_nothing(
@@ -97,7 +97,7 @@ def test_warm_shutdown_loses_nothing_and_repeats_nothing(
         assert [each.get(timeout=_SECONDS) for each in results] == [*range(40)]
     assert done < 40
     assert Counter(map(int, path.read_text().split())) == Counter(range(40))
-    cluster.app.close()
+    cluster.close()
 
 
 def test_tasks_of_a_killed_worker_are_done_by_another(
@@ -115,7 +115,7 @@ def test_tasks_of_a_killed_worker_are_done_by_another(
         for each in results:
             each.get(timeout=_SECONDS)
     assert {*map(int, path.read_text().split())} == {*range(5)}
-    cluster.app.close()
+    cluster.close()
 
 
 def test_examples_of_its_document_work_as_printed(

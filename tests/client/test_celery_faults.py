@@ -49,7 +49,7 @@ def test_every_job_is_done_while_workers_service_and_redis_fail(
             assert two.end(signal.SIGTERM) == 0
         with Client(service.url, project) as client:
             stats = client.queue("celery").stats()
-        cluster.app.close()
+        cluster.close()
     done = _done(path)
     doubles = done.total() - len(done)
     record_property("jobs done twice", doubles)
