@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,16 @@ _RENEWALS, _ATTEMPTS = 3, 2
 #: Share of a claim's time that is left when it counts as lost: to stop what works on its messages
 #: before others get them, whose clock may be a little faster.
 _MARGIN = 0.1
+#: What runs.  A process that was forked has it, too, and must not collect it there: that would
+#: take connections out of the event loop of its parent.
+_tasks: set[asyncio.Task[None]] = set()
+
+
+def started(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    task = asyncio.create_task(coroutine)
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+    return task
 
 
 class AsyncClaim:
@@ -99,7 +109,7 @@ class AsyncClaim:
 
     def keep(self) -> asyncio.Task[None]:
         """Renews it from now on, until it holds nothing any more or is lost."""
-        self._renewal = asyncio.create_task(self._keep())
+        self._renewal = started(self._keep())
         return self._renewal
 
     async def _keep(self) -> None:

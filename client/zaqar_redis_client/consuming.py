@@ -186,28 +186,23 @@ class Consumer:
             places = await self._until_stopped(self._places.take(1 if is_idle else _CLAIM))
             if not places:
                 return
-            claim = None
+            leases: list[AsyncLease] = []
             try:
-                claim = await self._claim(queue, places, is_idle)
+                leases = await self._claim(queue, places, is_idle)
             except Unavailable as error:
                 logger.warning("queue %s: %s", name, error)
                 await self._until_stopped(asyncio.sleep(_PAUSE))
-            messages = claim.messages if claim else []
-            self._places.give_back(places - len(messages))
-            is_idle = not messages
-            if claim:
-                claim.keep()
-                self._waiting += [AsyncLease(claim, message) for message in messages]
-                self._begin()
+            self._places.give_back(places - len(leases))
+            is_idle = not leases
+            self._waiting += leases
+            self._begin()
 
-    async def _claim(self, queue: AsyncQueue, places: int, waits: bool) -> AsyncClaim | None:
+    async def _claim(self, queue: AsyncQueue, places: int, waits: bool) -> list[AsyncLease]:
         """A claim that need not wait is not interrupted: its messages would be lost for a while."""
         ttl = self._worker.ttl
         if not waits:
-            return await queue.claim(places, ttl=ttl, grace=max(ttl, 60))
-        return await self._until_stopped(
-            queue.claim(places, ttl=ttl, grace=max(ttl, 60), wait=_WAIT)
-        )
+            return await queue._leases(places, ttl=ttl)
+        return await self._until_stopped(queue._leases(places, ttl=ttl, wait=_WAIT)) or []
 
     # Messages are worked on.
 

@@ -20,7 +20,6 @@ from zaqar_redis_client.claims import AsyncLease
 from zaqar_redis_client.credentials import Credential
 from zaqar_redis_client.errors import LeaseLost, NotFound, Unavailable
 from zaqar_redis_client.jobs import body_of, data_of, delayed
-from zaqar_redis_client.queues import AsyncQueue
 from zaqar_redis_client.records import DraftFields
 
 #: Messages of one claim, and ids of one release: the limit of a service that has the defaults.
@@ -117,7 +116,7 @@ class ZaqarBroker(Broker):
 
     def _require(self, queue_name: str) -> None:
         if queue_name not in self.queues:
-            raise QueueNotFound(queue_name)  # type: ignore[no-untyped-call]
+            raise QueueNotFound(queue_name)  # type: ignore[no-untyped-call]  # of dramatiq
 
     def flush(self, queue_name: str) -> None:
         """Deletes the messages of a queue; its dead letters stay."""
@@ -151,7 +150,7 @@ class ZaqarBroker(Broker):
         until = None if timeout is None else time.monotonic() + timeout / 1000
         while self._counts(queue_name)["total"]:
             if until is not None and time.monotonic() >= until:
-                raise QueueJoinTimeout(queue_name)  # type: ignore[no-untyped-call]
+                raise QueueJoinTimeout(queue_name)  # type: ignore[no-untyped-call]  # as above
             time.sleep(interval / 1000)
 
 
@@ -184,16 +183,13 @@ class _Consumer(Consumer):
 
     def __next__(self) -> _Delivery | None:
         if not self._claimed:
-            room = self._wait_for_room()
+            room = min(self._wait_for_room(), _PAGE)
             if not room:
                 return None
             # The service waits for whole seconds.
-            wait = max(1, round(self._seconds))
+            ttl, wait = self._broker.claim_ttl, max(1, round(self._seconds))
             with _connection_errors():
-                claimed = _claim(
-                    self._queue._async, min(room, _PAGE), ttl=self._broker.claim_ttl, wait=wait
-                )
-                self._claimed.extend(_Loop.run(claimed))
+                self._claimed += _Loop.run(self._queue._async._leases(room, ttl=ttl, wait=wait))
             if not self._claimed:
                 return None
         lease = self._claimed.popleft()
@@ -217,13 +213,15 @@ class _Consumer(Consumer):
             )
             return self._prefetch - len(self._held)
 
-    def ack(self, message: _Delivery) -> None:  # type: ignore[override]
+    # A worker gives a consumer what came from it, so all of them are deliveries.
+
+    def ack(self, message: _Delivery) -> None:  # type: ignore[override]  # as said
         if message.must_come_back:
             self._end(message, message.lease.release(reason="its retry could not be posted"))
         else:
             self._end(message, message.lease.ack())
 
-    def nack(self, message: _Delivery) -> None:  # type: ignore[override]
+    def nack(self, message: _Delivery) -> None:  # type: ignore[override]  # as said
         """Moves the message to `<queue>.XQ`."""
         error = message._exception
         reason = f"{type(error).__name__}: {error}" if error else "failed"
@@ -231,7 +229,7 @@ class _Consumer(Consumer):
             self._post_dead(message.lease, body_of(message._message.encode()), reason)
         self._end(message, message.lease.ack())
 
-    def requeue(self, messages: Iterable[_Delivery]) -> None:  # type: ignore[override]
+    def requeue(self, messages: Iterable[_Delivery]) -> None:  # type: ignore[override]  # as said
         deliveries = [*messages]
         with _connection_errors():
             self._release([each.lease for each in deliveries])
@@ -280,19 +278,10 @@ class _Consumer(Consumer):
                 _Loop.run(found[0].claim.release(ids, delay=0))
 
 
-async def _claim(queue: AsyncQueue, limit: int, *, ttl: int, wait: float) -> list[AsyncLease]:
-    """Returns messages with their leases, which are renewed until the last of them has ended."""
-    claim = await queue.claim(limit, ttl=ttl, grace=max(ttl, 60), wait=wait)
-    if claim is None:
-        return []
-    claim.keep()
-    return [AsyncLease(claim, message) for message in claim.messages]
-
-
 @contextlib.contextmanager
 def _connection_errors() -> Iterator[None]:
     """Makes the errors that pass those after which dramatiq tries again."""
     try:
         yield
     except Unavailable as error:
-        raise ConnectionClosed(error) from error  # type: ignore[no-untyped-call]
+        raise ConnectionClosed(error) from error  # type: ignore[no-untyped-call]  # as above

@@ -207,13 +207,13 @@ class _Container:
         outcomes = await asyncio.gather(*singly, return_exceptions=True)
         return [each if isinstance(each, BaseException) else each[0] for each in outcomes]
 
-    async def _post(self, documents: bytes) -> list[str]:
+    async def _post(self, documents: bytes, key: str = "") -> list[str]:
         """*documents*: an array of JSON."""
         answer = await self._connection.send(
             "POST",
             f"{self._path}/messages",
             b'{"messages":%b}' % documents,
-            headers={"Idempotency-Key": str(uuid.uuid4())},
+            headers={"Idempotency-Key": key or str(uuid.uuid4())},
             repeatable=await self._connection.is_extended(),
         )
         return [href.rpartition("/")[2] for href in answer.document["resources"]]
@@ -273,6 +273,14 @@ class AsyncQueue(_Container):
                 await claim.renew()
         return claim
 
+    async def _leases(self, limit: int, *, ttl: int, wait: float = 0) -> list[AsyncLease]:
+        """Claims messages, whose leases are renewed from now on; none: *wait* is over."""
+        claim = await self.claim(limit, ttl=ttl, grace=max(ttl, _GRACE), wait=wait)
+        if claim is None:
+            return []
+        claim.keep()
+        return [AsyncLease(claim, message) for message in claim.messages]
+
     async def consume(
         self, *, prefetch: int = 20, ttl: int = 60
     ) -> AsyncGenerator[AsyncLease, None]:
@@ -285,7 +293,7 @@ class AsyncQueue(_Container):
         loop, fails_since = asyncio.get_running_loop(), None
         while True:
             try:
-                claim = await self.claim(prefetch, ttl=ttl, grace=max(ttl, _GRACE), wait=_WAIT)
+                left = await self._leases(prefetch, ttl=ttl, wait=_WAIT)
             except Unavailable as error:
                 fails_since = fails_since or loop.time()
                 is_over = loop.time() - fails_since > self._connection.retry_for
@@ -294,19 +302,16 @@ class AsyncQueue(_Container):
                 await asyncio.sleep(_PAUSE)  # what it may have claimed comes back by itself
                 continue
             fails_since = None
-            if claim is None:
-                if not await self._connection.is_extended():
-                    await asyncio.sleep(_PAUSE)
-                continue
-            claim.keep()
-            left = [AsyncLease(claim, message) for message in claim.messages]
+            if not left and not await self._connection.is_extended():
+                await asyncio.sleep(_PAUSE)
             try:
-                while left and not claim.is_lost:
+                while left and not left[0].is_lost:
                     yield left.pop(0)
             finally:
-                if left and not claim.is_lost:
+                if left and not left[0].is_lost:
                     with contextlib.suppress(ZaqarError):
-                        await claim.release([lease.message.id for lease in left], delay=0)
+                        ids = [lease.message.id for lease in left]
+                        await left[0].claim.release(ids, delay=0)
 
     async def _delete_held(self, claim_id: str, message_id: str) -> None:
         """Deletes a message that a claim holds; those of one turn of the loop leave together."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -32,6 +32,23 @@ def worker(
     finally:
         kill(process)
         started.wait()
+
+
+def assert_worker_outlives_service(
+    words: list[str],
+    redis: str,
+    port: int,
+    project: str,
+    folder: Path,
+    post: Callable[[range], None],
+) -> None:
+    """Runs a service twice at *port*: of each a worker that knows it does ten jobs."""
+    url = f"http://127.0.0.1:{port}"
+    with worker(words, url, project, folder), Client(url, project) as client:
+        for numbers in (range(10), range(10, 20)):
+            with servers.service(redis, port=port):
+                post(numbers)
+                wait_for_jobs(client, "done", numbers.stop)
 
 
 def kill(process: psutil.Process) -> None:

@@ -227,15 +227,16 @@ def test_worker_that_is_asked_to_end_finishes_and_gives_back_the_rest(
 def test_worker_goes_on_when_the_service_was_away(
     redis_server: Backend, project: str, tmp_path: Path
 ) -> None:
-    port = servers.free_port()
-    url = f"http://127.0.0.1:{port}"
-    broker = ZaqarBroker(url, project)
+    port = servers.free_port()  # the worker knows it before there is a service
+    broker = ZaqarBroker(f"http://127.0.0.1:{port}", project)
     broker.declare_queue("default")
-    with frameworks.worker(_COMMAND, url, project, tmp_path), Client(url, project) as client:
-        for numbers in (range(10), range(10, 20)):
-            with servers.service(redis_server.uri, port=port):
-                broker.queue("default").create(_min_claim_ttl=1)
-                for message in _messages(numbers):
-                    broker.enqueue(message)
-                frameworks.wait_for_jobs(client, "done", numbers.stop)
+
+    def post(numbers: range) -> None:
+        broker.queue("default").create(_min_claim_ttl=1)
+        for message in _messages(numbers):
+            broker.enqueue(message)
+
+    frameworks.assert_worker_outlives_service(
+        _COMMAND, redis_server.uri, port, project, tmp_path, post
+    )
     broker.close()

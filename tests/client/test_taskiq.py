@@ -140,12 +140,14 @@ def test_worker_that_is_asked_to_end_finishes_and_gives_back_the_rest(
 def test_worker_goes_on_when_the_service_was_away(
     redis_server: Backend, project: str, tmp_path: Path
 ) -> None:
-    port = servers.free_port()
-    url = f"http://127.0.0.1:{port}"
-    with frameworks.worker(_COMMAND, url, project, tmp_path), Client(url, project) as client:
-        for numbers in (range(10), range(10, 20)):
-            with servers.service(redis_server.uri, port=port):
-                queue = client.queue("taskiq")
-                queue.create(_min_claim_ttl=1)
-                queue.post_many([_message(number).message.decode() for number in numbers])
-                frameworks.wait_for_jobs(client, "done", numbers.stop)
+    port = servers.free_port()  # the worker knows it before there is a service
+    with Client(f"http://127.0.0.1:{port}", project) as client:
+        queue = client.queue("taskiq")
+
+        def post(numbers: range) -> None:
+            queue.create(_min_claim_ttl=1)
+            queue.post_many([_message(number).message.decode() for number in numbers])
+
+        frameworks.assert_worker_outlives_service(
+            _COMMAND, redis_server.uri, port, project, tmp_path, post
+        )
