@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncIterator
 from typing import Any, Self
 from urllib.parse import quote, urlencode
@@ -35,11 +36,13 @@ class AsyncClient:
         connections: int = 100,
         retry_for: float = 30.0,
     ) -> None:
+        #: by which a claim names who made it
+        self.client_id = client_id or str(uuid.uuid4())
         self._connection = Connection(
             url,
             project,
             Token(credential) if isinstance(credential, str) else credential,
-            client_id=client_id,
+            client_id=self.client_id,
             connections=connections,
             retry_for=retry_for,
         )

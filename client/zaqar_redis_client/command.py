@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any
 
+from zaqar_redis_client.consuming import Consumer
 from zaqar_redis_client.errors import ZaqarError
 from zaqar_redis_client.worker import Worker
 
@@ -36,12 +37,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="log lines at a terminal, too, instead of a live view",
     )
+    parser.add_argument(
+        "--metrics",
+        type=_address,
+        metavar="[HOST:]PORT",
+        help="serve metrics for Prometheus there (default host: 127.0.0.1)",
+    )
 
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError("it must be a number, 1 or more")
     return int(text)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or not 1 <= int(port) <= 65535:
+        raise argparse.ArgumentTypeError("it must be [HOST:]PORT with a port of 1 to 65535")
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def main(words: list[str] | None = None) -> int:
@@ -51,13 +65,13 @@ def main(words: list[str] | None = None) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Returns the exit code; 2: the worker was not found, or cannot be had."""
+    """Returns the exit code; 2: the worker was not found, or its metrics cannot be had."""
     if arguments.reload:
         return _reload(arguments)
     try:
         worker = _load(arguments.worker)
         worker.concurrency = arguments.concurrency or worker.concurrency
-        asyncio.run(_work(worker, live=_is_live(arguments)))
+        asyncio.run(_work(worker, arguments))
     except (_NoWorker, ZaqarError) as error:
         print(f"zaqar-redis-worker: {error}", file=sys.stderr)
         return 2 if isinstance(error, _NoWorker) else 1
@@ -65,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _NoWorker(Exception):
-    """The words of the command name none."""
+    """The words of the command name none, or an address that cannot be had."""
 
 
 def _load(place: str) -> Worker:
@@ -95,9 +109,24 @@ def _is_live(arguments: argparse.Namespace) -> bool:
     return not arguments.no_live and sys.stdout.isatty() and find_spec("rich") is not None
 
 
-async def _work(worker: Worker, *, live: bool) -> None:
+def _serve_metrics(worker: Worker, consumer: Consumer, host: str, port: int) -> None:
+    try:
+        from zaqar_redis_client.metrics import serve
+
+        serve(worker, consumer, host, port)
+    except ImportError:
+        raise _NoWorker(
+            "--metrics needs prometheus_client: pip install prometheus-client"
+        ) from None
+    except OSError as error:
+        raise _NoWorker(f"--metrics {host}:{port}: {error.strerror}") from None
+
+
+async def _work(worker: Worker, arguments: argparse.Namespace) -> None:
     consumer = worker.consumer()
-    if live:
+    if arguments.metrics:
+        _serve_metrics(worker, consumer, *arguments.metrics)
+    if _is_live(arguments):
         from zaqar_redis_client.live import showing
 
         async with showing(worker, consumer):

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zaqar_redis_client.claims import AsyncClaim, AsyncLease
-from zaqar_redis_client.errors import LeaseLost, Unavailable, Unsupported, ZaqarError
+from zaqar_redis_client.errors import LeaseLost, Refused, Unavailable, Unsupported, ZaqarError
 from zaqar_redis_client.execution import Executor, Failed
 from zaqar_redis_client.queues import AsyncQueue
 from zaqar_redis_client.records import Message
@@ -77,8 +77,8 @@ class Running:
 
     task: str
     message_id: str
-    #: of the wall clock, in seconds
-    since: float = field(default_factory=time.time)
+    #: of `monotonic`
+    since: float = field(default_factory=monotonic)
 
 
 class Consumer:
@@ -98,6 +98,13 @@ class Consumer:
         #: (task, outcome) -> number; outcomes are `done`, `failed`, `retried` and `lost`
         self.counts: Counter[tuple[str, str]] = Counter()
         self.running: set[Running] = set()
+        #: task -> seconds of its jobs that do not run any more
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+
+    @property
+    def held(self) -> int:
+        """Messages that it has claimed, and not deleted or given back."""
+        return len(self._waiting) + len(self._jobs)
 
     def stop(self) -> None:
         """Lets it claim nothing more, and what runs come to its end; called again, at once."""
@@ -111,7 +118,8 @@ class Consumer:
         """Works until it is stopped.  Raises ValueError, Refused and Unsupported."""
         if not self._worker.tasks:
             raise ValueError("the worker has no tasks: decorate functions with its `task`")
-        logger.info("works for %s at %s", ", ".join(self._worker.consumed), self._worker.url)
+        names, of = ", ".join(self._worker.consumed), self._worker.client().client_id
+        logger.info("works for %s at %s, Client-ID %s", names, self._worker.url, of)
         try:
             await self._until_stopped(self._declare())
             pumps = [asyncio.create_task(self._pump(each)) for each in self._worker.consumed]
@@ -252,6 +260,7 @@ class Consumer:
             await self._release(lease, f"its outcome cannot be told: {type(error).__name__}")
         finally:
             self.running.discard(running)
+            self.seconds[running.task] += monotonic() - running.since
 
     async def _call(self, job: Job, message: Message) -> Any:
         with span_of(job.task.name, job.task.queue, message):
@@ -308,6 +317,10 @@ class Consumer:
         try:
             await lease.release(delay=delay, reason=reason)
         except ZaqarError as error:
+            if delay and isinstance(error, Refused) and error.status == 400:  # Retry asked for it
+                logger.error("message %s: delay=%s: %s", lease.message.id, delay, error.description)
+                reason = reason_of(WrongJob(f"{reason} (delay={delay}: {error.description})"))
+                return await self._release(lease, reason)
             logger.warning("message %s comes back when its lease ends: %s", lease.message.id, error)
 
     # The end.

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -54,7 +53,7 @@ class Connection:
         if not url.lower().startswith(("http://", "https://")):
             raise ValueError(f"url must begin with http:// or https://, not {url!r}")
         self._url = url.rstrip("/")
-        self._headers = {"Client-ID": client_id or str(uuid.uuid4()), "Accept": "application/json"}
+        self._headers = {"Client-ID": client_id, "Accept": "application/json"}
         if project is not None:
             self._headers["X-Project-ID"] = project
         self._credential = credential

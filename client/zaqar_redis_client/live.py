@@ -6,9 +6,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections import deque
 from collections.abc import AsyncIterator
+from time import monotonic
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -34,7 +34,7 @@ class View:
         self._done: deque[tuple[float, int]] = deque(maxlen=int(_RATE_OVER / _PERIOD))
 
     def picture(self) -> Group:
-        consumer, now = self._consumer, time.time()
+        consumer, now = self._consumer, monotonic()
         tasks = Table("task", "queue", "running", *_OUTCOMES)
         for task in self._worker.tasks.values():
             running = sum(each.task == task.name for each in consumer.running)

@@ -6,13 +6,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from zaqar_redis_client import AsyncClient, Client, Queue, command
 
 from tests.client.worker_process import PYTHON_PATH, environment_of, worker_process
@@ -137,6 +140,52 @@ def test_worker_is_loaded_again_when_a_file_changes(
             with contextlib.suppress(TimeoutError):
                 servers.wait_for(lambda: "loaded 2" in log.read_text(), "it again", 2)
     assert process.returncode == 0
+
+
+async def test_metrics_of_a_worker_are_served_for_prometheus(
+    running: servers.RunningService, project: str, client: AsyncClient, tmp_path: Path
+) -> None:
+    port, log = servers.free_port(), tmp_path / "log"
+    with worker_process(running.url, project, log, "--metrics", str(port)):
+        wrong, held = {"task": "nothing"}, [_hold(tmp_path, number) for number in (1, 2)]
+        append = {"task": "process_append", "args": [str(tmp_path / "written"), "text"]}
+        await client.queue("q").post_many([append, wrong, *held])
+        await until(lambda: _marks(tmp_path, "begun") == 1)
+        await until(lambda: _metrics(port)["held_messages"] >= 2)
+        found = _metrics(port)
+    assert found["jobs_total", "process_append", "q", "done"] == 1
+    assert found["jobs_total", "", "", "failed"] >= 1
+    assert found["job_seconds_total", "process_append", "q"] > 0
+    assert found["running", "hold", "q"] == found["slots"] == 1
+    assert found["running", "process_append", "q"] == 0
+
+
+def _metrics(port: int) -> dict[Any, float]:
+    """Returns values by name, or by name and labels."""
+    text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=60).text
+    labels, found = ("task", "queue", "outcome"), {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            name = sample.name.removeprefix("zaqar_redis_worker_")
+            of = [sample.labels[each] for each in labels if each in sample.labels]
+            found[(name, *of) if of else name] = sample.value
+    return found
+
+
+async def test_metrics_at_an_address_that_cannot_be_had_end_the_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place = "tests.client.jobs:worker"
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        port = used.getsockname()[1]
+        done = await asyncio.to_thread(command.main, [place, "--metrics", str(port)])
+    assert done == 2
+    assert f"--metrics 127.0.0.1:{port}: Address already in use" in capsys.readouterr().err
+    for wrong in ("0", "70000", "localhost", "localhost:"):
+        with pytest.raises(SystemExit) as ended:
+            command.main([place, "--metrics", wrong])
+        assert ended.value.code == 2
+        assert "it must be [HOST:]PORT with a port of 1 to 65535" in capsys.readouterr().err
 
 
 async def test_command_that_finds_no_worker_says_so(

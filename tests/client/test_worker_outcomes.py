@@ -57,6 +57,22 @@ async def test_outcome_that_cannot_be_told_gives_the_message_back(
     }
 
 
+async def test_retry_with_a_delay_that_is_refused_gives_the_message_back_and_says_so(
+    running: servers.RunningService, project: str, client: AsyncClient
+) -> None:
+    worker = worker_of(running, project)
+
+    @worker.task("q")
+    async def too_late() -> None:
+        raise Retry("the printer is out", delay=5000)
+
+    async with working(worker):
+        await too_late.post()
+        (found,) = await dead_letters(client, 1)
+    assert found.reason.startswith("the printer is out (delay=5000: ")
+    assert "900" in found.reason
+
+
 async def test_process_that_was_killed_without_a_job_costs_no_attempt(
     running: servers.RunningService, project: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -25,12 +25,12 @@ def environment_of(url: str, project: str, **options: int) -> dict[str, str]:
 
 @contextlib.contextmanager
 def worker_process(
-    url: str, project: str, log: Path, **options: int
+    url: str, project: str, log: Path, *words: str, **options: int
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """*options*: of the worker."""
+    """*words*: of the command.  *options*: of the worker."""
     environment = environment_of(url, project, **options)
     command = [sys.executable, "-m", "zaqar_redis_client.command", "tests.client.jobs:worker"]
-    process = servers.start_logged(command, log, environment, cwd=ROOT)
+    process = servers.start_logged([*command, *words], log, environment, cwd=ROOT)
     try:
         yield process
     finally:

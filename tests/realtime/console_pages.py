@@ -140,7 +140,16 @@ VIEWS = (
     *("queues/orders?tab=subscriptions", "queues/orders?tab=live"),
     *("queues/orders?tab=settings", "queues/missing", "topics", "topics/prices"),
     *("topics/prices?tab=history", "topics/prices?tab=settings", "schedules"),
-    *("channels", "channels/news", "connections", "nodes", "pools", "access", "access/keys"),
+    *(
+        "consumers",
+        "channels",
+        "channels/news",
+        "connections",
+        "nodes",
+        "pools",
+        "access",
+        "access/keys",
+    ),
 )
 
 

@@ -427,7 +427,15 @@ def test_without_channels_the_console_has_its_other_pages(
             post(api, "orders", 1)
         signed_in(page, service, project, "overview")
         shown = page.locator("#views a").all_inner_texts()
-        assert shown == ["Overview", "Queues", "Topics", "Schedules", "Pools", "Access"]
+        assert shown == [
+            "Overview",
+            "Queues",
+            "Consumers",
+            "Topics",
+            "Schedules",
+            "Pools",
+            "Access",
+        ]
         expect(page.get_by_role("heading", name="Stores")).to_be_visible()
         expect(page.get_by_role("heading", name="Nodes")).to_have_count(0)
         page.goto(f"{service.url}/console/#/queues/orders")

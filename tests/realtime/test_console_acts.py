@@ -365,6 +365,37 @@ def test_messages_of_any_state_are_shown_found_moved_and_deleted(
     assert api("GET", "/v2/queues/orders/stats").json()["messages"]["total"] == 0
 
 
+def test_consumers_are_shown_by_queue_and_client_page_by_page(
+    page: Page, service: servers.RunningService, project: str, api: Request
+) -> None:
+    others = {"Client-ID": "6b0f3c1e-52c7-4b5a-9a3e-0d8c7f21e4b9"}
+    for number in range(11):
+        post(api, f"jobs-{number}", *range(12 if number else 15))
+        api("POST", f"/v2/queues/jobs-{number}/claims?limit=3", json={}, headers=others)
+    for limit in (1, 2):
+        api("POST", f"/v2/queues/jobs-0/claims?limit={limit}", json={})
+    for _ in range(9):  # with these a queue has two pages of claims
+        api("POST", "/v2/queues/jobs-0/claims?limit=1", json={}, headers=others)
+    post(api, "idle", 1)
+    signed_in(page, service, project, "consumers")
+    rows = page.get_by_role("rowgroup").nth(1).get_by_role("row")
+    expect(rows).to_have_count(11)
+    expect(rows.first.get_by_role("rowheader")).to_have_text("jobs-0")
+    of_busiest = rows.filter(has=page.get_by_role("link", name="jobs-0", exact=True))
+    others_row = of_busiest.filter(has=page.get_by_title(others["Client-ID"]))
+    mine = of_busiest.filter(has_not=page.get_by_title(others["Client-ID"]))
+    assert [each.get_by_role("cell").all_inner_texts()[1:3] for each in (others_row, mine)] == [
+        ["10", "12"],
+        ["2", "3"],
+    ]
+    page.get_by_role("link", name="Next", exact=True).click()
+    expect(rows).to_have_count(1)
+    page.get_by_role("link", name="Back", exact=True).click()
+    expect(rows).to_have_count(11)
+    page.get_by_role("link", name="jobs-0", exact=True).first.click()
+    expect(page.get_by_role("button", name="Release")).to_have_count(10)
+
+
 def test_dead_letters_are_redriven_and_claims_released(
     page: Page, service: servers.RunningService, project: str, api: Request
 ) -> None:

@@ -6,6 +6,7 @@ import { address, current, markCurrent, setProject } from "./address.js";
 import { Channel } from "./channel.js";
 import { Channels } from "./channels.js";
 import { Connections } from "./connections.js";
+import { Consumers } from "./consumers.js";
 import * as credentials from "./credentials.js";
 import * as dialog from "./dialog.js";
 import { announce, make, setText } from "./dom.js";
@@ -25,6 +26,7 @@ import { Topics } from "./topics.js";
 const VIEWS = {
   overview: ["Overview", Overview],
   queues: ["Queues", Queues, Queue],
+  consumers: ["Consumers", Consumers],
   topics: ["Topics", Topics, Topic],
   schedules: ["Schedules", Schedules],
   channels: ["Channels", Channels, Channel],
