@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,8 +37,11 @@ class Cluster:
         return cls(application(broker, backend, lease), folder, variables)
 
     def close(self) -> None:
-        # Results that are collected when their Redis has ended look for it for minutes.
-        gc.collect()
+        consumer = getattr(self.app.backend, "result_consumer", None)
+        if getattr(consumer, "_pubsub", None):
+            consumer.stop()
+            # Else results that are collected when their Redis has ended look for it for minutes.
+            consumer._pubsub = None
         self.app.close()
 
     def task(self, name: str) -> Any:
