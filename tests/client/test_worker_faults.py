@@ -53,7 +53,7 @@ def _own_job(folder: Path, number: int) -> dict[str, object]:
 
 
 def _dramatiq_job(folder: Path, number: int) -> dict[str, object]:
-    job = dramatiq.Message("q", "count", (str(folder), number), {}, {})
+    job: dramatiq.Message[None] = dramatiq.Message("q", "count", (str(folder), number), {}, {})
     return dict(job.asdict())
 
 
