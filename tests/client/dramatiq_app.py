@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 import dramatiq
 from zaqar_redis_client.dramatiq import ZaqarBroker
@@ -18,3 +19,9 @@ def work(number: int, seconds: float = 0) -> None:
     broker.queue("begun").post(number)
     time.sleep(seconds)
     broker.queue("done").post(number)
+
+
+@dramatiq.actor(queue_name="q")
+def count(folder: str, number: int) -> None:
+    with Path(folder, "counted").open("a") as file:
+        file.write(f"{number}\n")
