@@ -37,7 +37,7 @@ class Cluster:
         return cls(application(broker, backend, lease), folder, variables)
 
     def close(self) -> None:
-        consumer = getattr(self.app.backend, "result_consumer", None)
+        consumer: Any = getattr(self.app.backend, "result_consumer", None)
         if getattr(consumer, "_pubsub", None):
             consumer.stop()
             # Else results that are collected when their Redis has ended look for it for minutes.
