@@ -120,7 +120,8 @@ class _Container:
         messages or 200 000 bytes.
         """
         found: list[str] = []
-        for content in _arrays([await self._document(each) for each in drafts]):
+        # All of it before the first request: what is no JSON changes nothing.
+        for content in [*_arrays([await self._document(each) for each in drafts])]:
             found += await self._post(content)
         return found
 

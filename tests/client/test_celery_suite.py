@@ -28,6 +28,8 @@ _LEFT_OUT = (
     "test_inspect.py::test_Inspect::test_scheduled",
     # It publishes an object of Python as a property, which is no JSON; with Redis it fails, too.
     f"{_CHAIN}::test_chord_header_id_duplicated_on_rabbitmq_msg_duplication",
+    # Its reads from Redis time out; with Redis as the broker, too.
+    f"{_CHORD}::test_nested_chord_header_link_error",
     # They wait for minutes for what does not come.
     f"{_CHORD}::test_enabling_flag_allow_error_cb_on_chord_header",
     f"{_CHORD}::test_disabling_flag_allow_error_cb_on_chord_header",

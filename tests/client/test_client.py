@@ -40,6 +40,20 @@ async def test_message_comes_back_with_all_its_fields(client: AsyncClient) -> No
         await queue.get(posted[:-1] + "9")
 
 
+async def test_many_messages_of_which_one_is_no_json_post_none(client: AsyncClient) -> None:
+    queue = client.queue("q")
+    await queue.create()
+    with pytest.raises(TypeError):
+        await queue.post_many([*range(1500), object()])
+    assert [each async for each in queue.messages()] == []
+
+
+async def test_draft_is_posted_with_its_fields(client: AsyncClient) -> None:
+    queue = client.queue("q")
+    message = await queue.get(await queue.post(Draft("one", ttl=600)))
+    assert (message.body, message.ttl) == ("one", 600)
+
+
 async def test_bytes_come_back_as_bytes(client: AsyncClient) -> None:
     queue = client.queue("q")
     await queue.post(_BYTES)
