@@ -50,7 +50,7 @@ async def test_many_messages_of_which_one_is_no_json_post_none(client: AsyncClie
 
 async def test_draft_is_posted_with_its_fields(client: AsyncClient) -> None:
     queue = client.queue("q")
-    message = await queue.get(await queue.post(Draft("one", ttl=600)))
+    message = await queue.get(await queue.post(Draft(body="one", ttl=600)))
     assert (message.body, message.ttl) == ("one", 600)
 
 
