@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -21,6 +22,7 @@ _RENEWALS, _ATTEMPTS = 3, 2
 #: Share of a claim's time that is left when it counts as lost: to stop what works on its messages
 #: before others get them, whose clock may be a little faster.
 _MARGIN = 0.1
+logger = logging.getLogger(__name__)
 #: What runs.  A process that was forked has it, too, and must not collect it there: that would
 #: take connections out of the event loop of its parent.
 _tasks: set[asyncio.Task[None]] = set()
@@ -176,3 +178,14 @@ class AsyncLease:
     async def extend(self, ttl: int) -> None:
         """Holds it for *ttl* seconds from now.  Raises LeaseLost."""
         await self.claim.extend(self.message.id, ttl)
+
+
+async def give_back(leases: Iterable[AsyncLease]) -> None:
+    """Makes messages available to others at once, or, if that fails, when their leases end."""
+    ids: dict[AsyncClaim, list[str]] = {}
+    for lease in leases:
+        ids.setdefault(lease.claim, []).append(lease.message.id)
+    releases = (claim.release(each, delay=0) for claim, each in ids.items())
+    for error in await asyncio.gather(*releases, return_exceptions=True):
+        if error is not None:
+            logger.warning("messages come back when their leases end: %s", error)

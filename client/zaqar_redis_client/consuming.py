@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from zaqar_redis_client.claims import AsyncClaim, AsyncLease
+from zaqar_redis_client.claims import AsyncLease, give_back
 from zaqar_redis_client.errors import LeaseLost, Refused, Unavailable, Unsupported, ZaqarError
 from zaqar_redis_client.execution import Executor, Failed
 from zaqar_redis_client.queues import AsyncQueue
@@ -207,10 +207,8 @@ class Consumer:
 
     async def _claim(self, queue: AsyncQueue, places: int, waits: bool) -> list[AsyncLease]:
         """A claim that need not wait is not interrupted: its messages would be lost for a while."""
-        ttl = self._worker.ttl
-        if not waits:
-            return await queue._leases(places, ttl=ttl)
-        return await self._until_stopped(queue._leases(places, ttl=ttl, wait=_WAIT)) or []
+        claiming = queue._leases(places, ttl=self._worker.ttl, wait=_WAIT if waits else 0)
+        return (await self._until_stopped(claiming) or []) if waits else await claiming
 
     # Messages are worked on.
 
@@ -327,26 +325,16 @@ class Consumer:
 
     async def _end(self) -> None:
         """Gives back what has not begun, and waits for what has."""
-        waiting: dict[AsyncClaim, list[str]] = {}
-        for lease in self._waiting:
-            waiting.setdefault(lease.claim, []).append(lease.message.id)
+        back = asyncio.create_task(give_back([*self._waiting]))
         self._waiting.clear()
-        back = [asyncio.create_task(self._give_back(*each)) for each in waiting.items()]
         at_once = asyncio.create_task(self._stops_at_once.wait())
-        jobs = asyncio.gather(*back, *self._jobs, return_exceptions=True)
+        jobs = asyncio.gather(back, *self._jobs, return_exceptions=True)
         first: list[asyncio.Future[Any]] = [jobs, at_once]
         await asyncio.wait(first, timeout=self._worker.grace, return_when=asyncio.FIRST_COMPLETED)
         at_once.cancel()
         for job in self._jobs:
             job.cancel()
-        if last := {*self._jobs, *back}:
-            await asyncio.wait(last, timeout=_CLEAN_UP)
-
-    async def _give_back(self, claim: AsyncClaim, ids: list[str]) -> None:
-        try:
-            await claim.release(ids, delay=0)
-        except ZaqarError as error:
-            logger.warning("%d messages come back when their leases end: %s", len(ids), error)
+        await asyncio.wait({*self._jobs, back}, timeout=_CLEAN_UP)
 
 
 def _includes(found: Any, wanted: Any) -> bool:

@@ -16,13 +16,13 @@ from dramatiq.common import xq_name
 from dramatiq.errors import ConnectionClosed, DecodeError, QueueJoinTimeout, QueueNotFound
 
 from zaqar_redis_client.blocking import Client, Queue, _Loop
-from zaqar_redis_client.claims import AsyncLease
+from zaqar_redis_client.claims import AsyncLease, give_back
 from zaqar_redis_client.credentials import Credential
 from zaqar_redis_client.errors import LeaseLost, NotFound, Unavailable
 from zaqar_redis_client.jobs import body_of, data_of, delayed
 from zaqar_redis_client.records import DraftFields
 
-#: Messages of one claim, and ids of one release: the limit of a service that has the defaults.
+#: Messages of one claim: the limit of a service that has the defaults.
 _PAGE = 20
 #: Bytes of a dead letter's reason.
 _REASON_BYTES = 256
@@ -231,14 +231,12 @@ class _Consumer(Consumer):
 
     def requeue(self, messages: Iterable[_Delivery]) -> None:  # type: ignore[override]  # as said
         deliveries = [*messages]
-        with _connection_errors():
-            self._release([each.lease for each in deliveries])
+        _Loop.run(give_back([each.lease for each in deliveries]))
         self._forget(deliveries)
 
     def close(self) -> None:
-        left, self._claimed = [*self._claimed], deque()
-        with _connection_errors():
-            self._release(left)
+        left, self._claimed = self._claimed, deque()
+        _Loop.run(give_back(left))
 
     def _end(self, message: _Delivery, ending: Any) -> None:
         try:
@@ -267,15 +265,6 @@ class _Consumer(Consumer):
             dedup_id=lease.message.id,  # so that it comes once when the deletion must be repeated
             attributes={"reason": reason.encode()[:_REASON_BYTES].decode(errors="ignore")},
         )
-
-    def _release(self, leases: list[AsyncLease]) -> None:
-        by_claim: dict[str, list[AsyncLease]] = {}
-        for lease in leases:
-            by_claim.setdefault(lease.claim.id, []).append(lease)
-        for found in by_claim.values():
-            ids = [lease.message.id for lease in found]
-            with contextlib.suppress(LeaseLost):
-                _Loop.run(found[0].claim.release(ids, delay=0))
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections import deque
 from datetime import UTC, datetime, timedelta
@@ -120,7 +119,7 @@ class Channel(virtual.Channel):
         document = dumps(draft.document()).encode()
         tag = message["properties"]["delivery_tag"]
         try:
-            _Loop.run(self._queue(queue)._post(b"[%b]" % document, key=tag))
+            _Loop.run(self._queue(queue)._post([document], key=tag))
         except Unavailable:
             _uncertain.append(tag)
             raise
@@ -210,9 +209,8 @@ class Channel(virtual.Channel):
 
     def queue_declare(self, queue: str | None = None, passive: bool = False, **options: Any) -> Any:
         # Celery declares the queue of its results anew for each task.
-        if queue in self._declared:
-            with contextlib.suppress(NotFound):
-                return queue_declare_ok_t(queue, self._waiting(queue), 0)
+        if queue in self._declared and (waiting := self._waiting(queue)) is not None:
+            return queue_declare_ok_t(queue, waiting, 0)
         found = super().queue_declare(queue, passive, **options)
         if not passive:
             self._declared.add(found.queue)
@@ -248,17 +246,17 @@ class Channel(virtual.Channel):
             self._renewal = started(self._bindings.keep())
 
     def _has_queue(self, queue: str, **_: Any) -> bool:
-        with contextlib.suppress(NotFound):
-            return self._waiting(queue) >= 0
-        return False
+        return self._waiting(queue) is not None
 
     def _size(self, queue: str) -> int:
-        with contextlib.suppress(NotFound):
-            return self._waiting(queue)
-        return 0
+        return self._waiting(queue) or 0
 
-    def _waiting(self, queue: str) -> int:
-        found = _Loop.run(self._queue(queue).stats())["messages"]
+    def _waiting(self, queue: str) -> int | None:
+        """Returns how many messages can be claimed; None: there is no queue."""
+        try:
+            found = _Loop.run(self._queue(queue).stats())["messages"]
+        except NotFound:
+            return None
         return int(found["free"] - found.get("delayed", 0))
 
     def _purge(self, queue: str) -> int:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zaqar_redis_client.blocking import _Loop
-from zaqar_redis_client.claims import AsyncLease, started
+from zaqar_redis_client.claims import AsyncLease, give_back, started
 from zaqar_redis_client.clients import AsyncClient
 from zaqar_redis_client.errors import Unavailable, ZaqarError
 from zaqar_redis_client.kombu_bindings import known_name
@@ -180,10 +180,7 @@ class Deliveries:
                 self._arrived.append((consumer, payload))
         self._wake()
         # Other consumers of the channel were faster: their messages have taken the room.
-        surplus = [lease.message.id for lease in leases[room:]]
-        if surplus:
-            with contextlib.suppress(ZaqarError):  # they come back when the lease ends
-                await leases[0].claim.release(surplus, delay=0)
+        await give_back(leases[room:])
 
     async def _held(self, lease: AsyncLease) -> dict[str, Any] | None:
         """Returns a message that was claimed; None: it has expired."""
@@ -207,10 +204,9 @@ class Deliveries:
         self._room.set()
         # A claim of a queue that has messages is answered now, and must not be lost.
         pump = consumer.pump
-        left = consumer.since + _IDLE - time.monotonic()
-        if pump and left > 0:
-            await asyncio.wait([pump], timeout=left)
-        if pump and not pump.done():
+        if pump:
+            left = consumer.since + _IDLE - time.monotonic()
+            await asyncio.wait([pump], timeout=max(0.0, left))
             pump.cancel()
             await asyncio.wait([pump])
         back = [each for each in self._arrived if each[0] is consumer]
@@ -229,8 +225,7 @@ class Deliveries:
     async def _release(self, delivery_tags: list[str]) -> None:
         leases = [self._leases[tag] for tag in delivery_tags if tag in self._leases]
         try:
-            releases = (lease.release(delay=0) for lease in leases)
-            await asyncio.gather(*releases, return_exceptions=True)
+            await give_back(leases)
         finally:
             self._forget(delivery_tags)
 

@@ -7,14 +7,14 @@ import asyncio
 import contextlib
 import json
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Unpack
 from urllib.parse import quote, urlencode
 
-from zaqar_redis_client.claims import AsyncClaim, AsyncLease
-from zaqar_redis_client.errors import LeaseLost, Refused, Unavailable, Unsupported, ZaqarError
+from zaqar_redis_client.claims import AsyncClaim, AsyncLease, give_back
+from zaqar_redis_client.errors import LeaseLost, Refused, Unavailable, Unsupported
 from zaqar_redis_client.http import Connection
 from zaqar_redis_client.records import BINARY, Draft, DraftFields, Message
 
@@ -109,7 +109,7 @@ class _Container:
             batch = self._posts = _Batch()
             asyncio.get_running_loop().call_soon(self._send_posts)
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        batch.items.append(json.dumps(document).encode())
+        batch.items.append(document)
         batch.futures.append(future)
         return await future
 
@@ -120,9 +120,8 @@ class _Container:
         messages or 200 000 bytes.
         """
         found: list[str] = []
-        # All of it before the first request: what is no JSON changes nothing.
-        for content in [*_arrays([await self._document(each) for each in drafts])]:
-            found += await self._post(content)
+        for documents in _requests([await self._document(each) for each in drafts]):
+            found += await self._post(documents)
         return found
 
     async def get(self, message_id: str) -> Message:
@@ -172,15 +171,15 @@ class _Container:
 
     # How they are sent.
 
-    async def _document(self, draft: Draft | Any) -> dict[str, Any]:
+    async def _document(self, draft: Draft | Any) -> bytes:
         """*draft*: or a body.  Raises Unsupported."""
         if isinstance(draft, BINARY):
             draft = Draft(body=draft)
         if not isinstance(draft, Draft):
-            return {"body": draft}
+            return json.dumps({"body": draft}).encode()
         if draft.is_extended:
             await self._require_extensions()
-        return draft.document()
+        return json.dumps(draft.document()).encode()
 
     async def _require_extensions(self) -> None:
         if not await self._connection.is_extended():
@@ -199,21 +198,20 @@ class _Container:
     async def _post_each(self, documents: list[bytes]) -> Sequence[str | BaseException]:
         """Returns what became of each."""
         try:
-            return await self._post(b"[%b]" % b",".join(documents))
+            return await self._post(documents)
         except Refused:
             if len(documents) == 1:
                 raise
         # One of them is wrong, so none was posted.
-        singly = (self._post(b"[%b]" % document) for document in documents)
+        singly = (self._post([document]) for document in documents)
         outcomes = await asyncio.gather(*singly, return_exceptions=True)
         return [each if isinstance(each, BaseException) else each[0] for each in outcomes]
 
-    async def _post(self, documents: bytes, key: str = "") -> list[str]:
-        """*documents*: an array of JSON."""
+    async def _post(self, documents: list[bytes], key: str = "") -> list[str]:
         answer = await self._connection.send(
             "POST",
             f"{self._path}/messages",
-            b'{"messages":%b}' % documents,
+            b'{"messages":[%b]}' % b",".join(documents),
             headers={"Idempotency-Key": key or str(uuid.uuid4())},
             repeatable=await self._connection.is_extended(),
         )
@@ -309,10 +307,7 @@ class AsyncQueue(_Container):
                 while left and not left[0].is_lost:
                     yield left.pop(0)
             finally:
-                if left and not left[0].is_lost:
-                    with contextlib.suppress(ZaqarError):
-                        ids = [lease.message.id for lease in left]
-                        await left[0].claim.release(ids, delay=0)
+                await give_back(lease for lease in left if not lease.is_lost)
 
     async def _delete_held(self, claim_id: str, message_id: str) -> None:
         """Deletes a message that a claim holds; those of one turn of the loop leave together."""
@@ -364,20 +359,6 @@ def _requests(documents: Sequence[bytes]) -> list[list[bytes]]:
         found[-1].append(document)
         size += len(document) + 1
     return found
-
-
-def _arrays(documents: Sequence[Any]) -> Iterator[bytes]:
-    """Yields the documents of each request: encoded together, which is cheaper than one by one."""
-    at, count = 0, _BATCH
-    while at < len(documents):
-        content = json.dumps(documents[at : at + count]).encode()
-        count = min(count, len(documents) - at)
-        if len(content) > _BATCH_BYTES and count > 1:
-            count = count * _BATCH_BYTES // len(content) or 1
-            continue
-        yield content
-        at += count
-        count = min(2 * count, _BATCH)  # those that follow may be smaller
 
 
 def _answer(task: asyncio.Task[Any], futures: Sequence[asyncio.Future[Any]]) -> None:

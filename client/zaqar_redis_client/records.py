@@ -71,11 +71,8 @@ class Draft:
     @property
     def is_extended(self) -> bool:
         """Whether stock Zaqar would lose something of it."""
-        more = self.deliver_at, self.group, self.priority, self.dedup_id
-        return more != _NOTHING or bool(self.attributes) or isinstance(self.body, BINARY)
-
-
-_NOTHING = None, None, None, None
+        more = self.deliver_at, self.group, self.priority, self.dedup_id, self.attributes or None
+        return isinstance(self.body, BINARY) or any(each is not None for each in more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,9 @@ class Replies:
 
 async def reply(client: AsyncClient, asked: Message, result: Any) -> None:
     """Posts the result of a job, if somebody waits for it: once, however often it is done."""
-    name, correlation_id = (str(asked.attributes.get(each, "")) for each in _NAMES)
+    name, correlation_id = (
+        str(asked.attributes.get(each, "")) for each in ("reply_to", "correlation_id")
+    )
     if not name:
         return
     await client.queue(name).post(
@@ -101,6 +103,3 @@ async def reply(client: AsyncClient, asked: Message, result: Any) -> None:
         dedup_id=correlation_id or None,
         attributes={"correlation_id": correlation_id},
     )
-
-
-_NAMES = ("reply_to", "correlation_id")
