@@ -52,7 +52,7 @@ def nats() -> Iterator[RunningServer]:
 
 @contextlib.contextmanager
 def beanstalkd() -> Iterator[RunningServer]:
-    port = servers.free_port()
+    port = servers.free_port()  # beanstalkd does not tell which one it took
     with tempfile.TemporaryDirectory(prefix="zr-beanstalkd-") as folder:
         command = ["beanstalkd", "-l", "127.0.0.1", "-p", str(port), "-b", folder, "-f", "1000"]
         with _started(command, Path(folder), port) as process:
@@ -62,6 +62,7 @@ def beanstalkd() -> Iterator[RunningServer]:
 @contextlib.contextmanager
 def rabbitmq() -> Iterator[RunningServer]:
     """Its script of Debian's runs as another user, the one of RabbitMQ itself does not."""
+    # It does not tell which ones it took.
     port, between_nodes, names = (servers.free_port() for _ in range(3))
     with tempfile.TemporaryDirectory(prefix="zr-rabbitmq-") as folder:
         environment = {

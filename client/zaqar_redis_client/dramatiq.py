@@ -150,7 +150,7 @@ class ZaqarBroker(Broker):
         until = None if timeout is None else time.monotonic() + timeout / 1000
         while self._counts(queue_name)["total"]:
             if until is not None and time.monotonic() >= until:
-                raise QueueJoinTimeout(queue_name)  # type: ignore[no-untyped-call]  # as above
+                raise QueueJoinTimeout(queue_name)  # type: ignore[no-untyped-call]  # untyped there
             time.sleep(interval / 1000)
 
 
@@ -215,13 +215,13 @@ class _Consumer(Consumer):
 
     # A worker gives a consumer what came from it, so all of them are deliveries.
 
-    def ack(self, message: _Delivery) -> None:  # type: ignore[override]  # as said
+    def ack(self, message: _Delivery) -> None:  # type: ignore[override]  # its own come back
         if message.must_come_back:
             self._end(message, message.lease.release(reason="its retry could not be posted"))
         else:
             self._end(message, message.lease.ack())
 
-    def nack(self, message: _Delivery) -> None:  # type: ignore[override]  # as said
+    def nack(self, message: _Delivery) -> None:  # type: ignore[override]  # its own come back
         """Moves the message to `<queue>.XQ`."""
         error = message._exception
         reason = f"{type(error).__name__}: {error}" if error else "failed"
@@ -229,7 +229,7 @@ class _Consumer(Consumer):
             self._post_dead(message.lease, body_of(message._message.encode()), reason)
         self._end(message, message.lease.ack())
 
-    def requeue(self, messages: Iterable[_Delivery]) -> None:  # type: ignore[override]  # as said
+    def requeue(self, messages: Iterable[_Delivery]) -> None:  # type: ignore[override]  # its own come back
         deliveries = [*messages]
         _Loop.run(give_back([each.lease for each in deliveries]))
         self._forget(deliveries)
@@ -273,4 +273,4 @@ def _connection_errors() -> Iterator[None]:
     try:
         yield
     except Unavailable as error:
-        raise ConnectionClosed(error) from error  # type: ignore[no-untyped-call]  # as above
+        raise ConnectionClosed(error) from error  # type: ignore[no-untyped-call]  # untyped there

@@ -44,7 +44,7 @@ def confirm(request: dict[str, Any]) -> None:
     headers["Content-Type"] = "application/json"
     url, body = ZAQAR_URL + request["URL-Paths"], json.dumps(request["SubscribeBody"]).encode()
     confirmation = urllib.request.Request(url, body, headers, method="PUT")  # noqa: S310  our own URL
-    urllib.request.urlopen(confirmation, timeout=5).close()  # noqa: S310  as above
+    urllib.request.urlopen(confirmation, timeout=5).close()  # noqa: S310  our own URL
 
 
 class WebhookReceiver(BaseHTTPRequestHandler):

@@ -145,6 +145,7 @@ def test_worker_is_loaded_again_when_a_file_changes(
 async def test_metrics_of_a_worker_are_served_for_prometheus(
     running: servers.RunningService, project: str, client: AsyncClient, tmp_path: Path
 ) -> None:
+    # The worker does not tell which one it took.
     port, log = servers.free_port(), tmp_path / "log"
     with worker_process(running.url, project, log, "--metrics", str(port)):
         wrong, held = {"task": "nothing"}, [_hold(tmp_path, number) for number in (1, 2)]

@@ -70,7 +70,7 @@ class FittedListCommand(QueueCommand, PagedListCommand):
     """Base of the commands that list messages or claims of a queue, as wide as the terminal."""
 
     #: What gives way on a narrow terminal: texts, with how much is left of them, and columns.
-    shortened: Mapping[str, int] = {"dead_letter_from": 16, "claim": 9, "body": 16}
+    shortened: Mapping[str, int] = {"dead_letter_from": 16, "claim": 9, "reason": 16, "body": 16}
     optional: Sequence[str] = ("claim_client_id", "ttl", "claims", "age", "until")
 
     def run(self, parsed_args: argparse.Namespace) -> int:

@@ -34,7 +34,7 @@ _STATES = ("free", "claimed", "delayed", "expired")
 _PEEKED = (
     *("id", "state", "age", "ttl"),
     Column("claims", field="claim_count"),
-    *("claim", "claim_client_id", "until", "dead_letter_from"),
+    *("claim", "claim_client_id", "until", "dead_letter_from", "reason"),
     ATTRIBUTES,
     Column("body", as_text=json_text),
 )
@@ -59,8 +59,8 @@ class PeekMessage(FittedListCommand):
     """Look at messages in any state, and change nothing.
 
     Each has its state, its number of claims, the claim and the client that hold it, the end of its
-    claim or delay, and the queue that a dead letter came from. A narrow terminal shows the
-    beginning of bodies, and not every column; -f json has all. Example:
+    claim or delay, the queue that a dead letter came from, and why it was last given back. A
+    narrow terminal shows the beginning of bodies, and not every column; -f json has all. Example:
 
         zaqar-redis message peek orders --state claimed --contains '"customer": 7' --limit 5
     """
