@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
 import functools
 import os
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
+from weakref import WeakSet
 
 from zaqar_redis_client.claims import AsyncClaim, AsyncLease
 from zaqar_redis_client.clients import AsyncClient
@@ -19,13 +23,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 A = TypeVar("A")
 
+#: Seconds in which a process gives back and closes, at its end, what its threads have left open.
+_END = 5.0
+
 
 class _Loop:
     """The event loop that all blocking clients of the process share."""
 
     _lock = threading.Lock()
     _running: asyncio.AbstractEventLoop | None = None
+    _thread = threading.current_thread()
     _pid = 0
+    #: what has connections in it
+    opened: ClassVar[WeakSet[Any]] = WeakSet()
 
     @classmethod
     def run(cls, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -41,14 +51,33 @@ class _Loop:
         with cls._lock:
             if cls._running is None or cls._pid != os.getpid():  # a fork has no threads
                 loop = asyncio.new_event_loop()
-                threading.Thread(
+                cls._thread = threading.Thread(
                     target=loop.run_forever, name="zaqar-redis-client", daemon=True
-                ).start()
+                )
+                cls._thread.start()
                 cls._running, cls._pid = loop, os.getpid()
+                atexit.register(cls._end, loop, cls._pid)
             return cls._running
 
+    @classmethod
+    def can_wait(cls) -> bool:
+        """Whether this thread can: not that of the loop itself, and none after its end."""
+        is_here = cls._pid == os.getpid() and not sys.is_finalizing()
+        return is_here and threading.current_thread() is not cls._thread
 
-run_blocking = _Loop.run
+    @classmethod
+    def _end(cls, loop: asyncio.AbstractEventLoop, pid: int) -> None:
+        async def close() -> None:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await loop.shutdown_asyncgens()
+            await asyncio.gather(*(each.close() for each in cls.opened), return_exceptions=True)
+
+        if pid == os.getpid():
+            with contextlib.suppress(TimeoutError):
+                asyncio.run_coroutine_threadsafe(close(), loop).result(_END)
 
 
 class _Blocking:
@@ -85,7 +114,8 @@ def iterating(
                 except StopAsyncIteration:
                     return
         finally:
-            _Loop.run(source.aclose())
+            if _Loop.can_wait():
+                _Loop.run(source.aclose())
 
     return iterate
 
@@ -179,6 +209,7 @@ class Client(_Blocking):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(AsyncClient(*args, **options))
+        _Loop.opened.add(self._async)
 
     def __enter__(self) -> Self:
         return self

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from zaqar_redis_client.errors import LeaseLost, Unsupported, ZaqarError
+from zaqar_redis_client.errors import LeaseLost
 from zaqar_redis_client.records import Message
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ _RENEWALS, _ATTEMPTS = 3, 2
 #: Share of a claim's time that is left when it counts as lost: to stop what works on its messages
 #: before others get them, whose clock may be a little faster.
 _MARGIN = 0.1
+_LEASES = "leases of single messages"
 logger = logging.getLogger(__name__)
 #: What runs.  A process that was forked has it, too, and must not collect it there: that would
 #: take connections out of the event loop of its parent.
@@ -72,7 +73,7 @@ class AsyncClaim:
 
     async def extend(self, message_id: str, ttl: int) -> None:
         """Holds one message for *ttl* seconds from now.  Raises LeaseLost."""
-        await self._require_leases()
+        await self._queue._connection.require_extended(_LEASES)
         document = {"ids": [message_id], "ttl": ttl}
         answer = await self._queue._connection.send("PATCH", self._path, document, of_lease=True)
         if message_id not in answer.document["renewed"]:
@@ -93,7 +94,7 @@ class AsyncClaim:
             if ids is None and delay is None and not reason:
                 await self._queue._connection.send("DELETE", self._path)
                 return
-            await self._require_leases()
+            await self._queue._connection.require_extended(_LEASES)
             document: dict[str, Any] = {"reason": reason} if reason else {}
             document |= {} if ids is None else {"ids": [*ids]}
             document |= {} if delay is None else {"delay": delay}
@@ -110,18 +111,23 @@ class AsyncClaim:
         return self._lost.done() or monotonic() >= self._until
 
     def keep(self) -> asyncio.Task[None]:
-        """Renews it from now on, until it holds nothing any more or is lost."""
+        """Renews it from now on, until it holds nothing any more, is lost, or the client closes."""
         self._renewal = started(self._keep())
         return self._renewal
 
     async def _keep(self) -> None:
+        connection = self._queue._connection
+        session = connection.session
         try:
             while True:
                 await asyncio.sleep(self.ttl / _RENEWALS)
+                if connection.session is not session:  # it was closed: nobody works on them
+                    break
                 async with asyncio.timeout(self._until - monotonic()):
                     await self._renew_patiently()
         except (LeaseLost, TimeoutError):
-            self._lost.set_result(None)
+            pass
+        self._lost.set_result(None)
 
     async def _renew_patiently(self) -> None:
         pause = self.ttl / _RENEWALS / _ATTEMPTS
@@ -133,7 +139,8 @@ class AsyncClaim:
                 raise
             except TimeoutError:
                 pass
-            except ZaqarError:
+            except Exception as error:  # of a credential it may be any
+                logger.warning("a lease could not be renewed, yet: %s", error)
                 await asyncio.sleep(pause)
 
     def forget(self, ids: Iterable[str]) -> None:
@@ -141,10 +148,6 @@ class AsyncClaim:
         self._held -= {*ids}
         if not self._held and self._renewal is not None:
             self._renewal.cancel()
-
-    async def _require_leases(self) -> None:
-        if not await self._queue._connection.is_extended():
-            raise Unsupported("stock Zaqar has no leases of single messages")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from urllib.parse import quote, urlencode
 from weakref import WeakValueDictionary
 
 from zaqar_redis_client.credentials import Credential, Token
-from zaqar_redis_client.errors import Unsupported
 from zaqar_redis_client.http import Connection
 from zaqar_redis_client.queues import AsyncQueue, AsyncTopic
 
@@ -19,9 +18,9 @@ class AsyncClient:
     """Requests to one service, for one project.
 
     *url*: without `/v2`.  *credential*: a token, or one of `credentials`; None: the service trusts
-    *project*.  *client_id*: a UUID, for a client that should not see its own messages again in
-    listings.  *connections*: those that are kept open.  *retry_for*: seconds for which a request
-    that can be repeated is tried, while the service is away or has too much to do.
+    *project*.  *connections*: for requests, beside one for each long poll.  *retry_for*: seconds
+    for which a request that can be repeated is tried, while the service is away or has too much to
+    do.
 
     It belongs to the event loop in which it is used first.
     """
@@ -32,12 +31,11 @@ class AsyncClient:
         project: str | None = None,
         *,
         credential: Credential | str | None = None,
-        client_id: str = "",
         connections: int = 100,
         retry_for: float = 30.0,
     ) -> None:
         #: by which a claim names who made it
-        self.client_id = client_id or str(uuid.uuid4())
+        self.client_id = str(uuid.uuid4())
         self._connection = Connection(
             url,
             project,
@@ -80,18 +78,18 @@ class AsyncClient:
 
     async def schedules(self) -> AsyncIterator[dict[str, Any]]:
         """Lists the recurring posts."""
-        await self._require_schedules()
+        await self._connection.require_extended("schedules")
         async for schedule in self._listed("/v2/schedules", "schedules"):
             yield schedule
 
     async def set_schedule(self, name: str, /, **fields: Any) -> dict[str, Any]:
         """Creates or replaces a recurring post; *fields*: those of `PUT /v2/schedules/…`."""
-        await self._require_schedules()
+        await self._connection.require_extended("schedules")
         answer = await self._connection.send("PUT", _schedule(name), fields, repeatable=False)
         return dict(answer.document)
 
     async def delete_schedule(self, name: str) -> None:
-        await self._require_schedules()
+        await self._connection.require_extended("schedules")
         await self._connection.send("DELETE", _schedule(name), repeatable=False)
 
     async def _listed(self, path: str, what: str) -> AsyncIterator[dict[str, Any]]:
@@ -105,10 +103,6 @@ class AsyncClient:
             if not page:
                 return
             marker = page[-1]["name"]
-
-    async def _require_schedules(self) -> None:
-        if not await self._connection.is_extended():
-            raise Unsupported("stock Zaqar has no schedules")
 
 
 def _schedule(name: str) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from zaqar_redis_client.claims import AsyncLease, give_back
 from zaqar_redis_client.errors import LeaseLost, Refused, Unavailable, Unsupported, ZaqarError
 from zaqar_redis_client.execution import Executor, Failed
-from zaqar_redis_client.queues import AsyncQueue
+from zaqar_redis_client.queues import PAGE, AsyncQueue
 from zaqar_redis_client.records import Message
 from zaqar_redis_client.replies import reply
 from zaqar_redis_client.spans import span_of
@@ -32,8 +32,6 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-#: Messages of a claim: `max_messages_per_claim_or_pop` of a service that has the defaults.
-_CLAIM = 20
 #: Seconds of a long poll; the service may allow less, and answers earlier then.
 _WAIT = 20.0
 #: Seconds until the next attempt when the service is away.
@@ -191,7 +189,7 @@ class Consumer:
         """Claims messages of a queue whenever there are places for them."""
         queue, is_idle = self._worker.client().queue(name), False
         while not self._stops.is_set():
-            places = await self._until_stopped(self._places.take(1 if is_idle else _CLAIM))
+            places = await self._until_stopped(self._places.take(1 if is_idle else PAGE))
             if not places:
                 return
             leases: list[AsyncLease] = []
@@ -247,7 +245,7 @@ class Consumer:
             outcome = await self._settle(lease, job, function)
             self.counts[job.task.name, outcome] += 1
         except asyncio.CancelledError:  # the worker does not wait any more
-            if job.task.is_stoppable:
+            if job.task.is_stoppable and not function.done():  # else its outcome is on its way
                 await self._interrupt(job, function)
                 await self._release(lease, "the worker was stopped", delay=0)
             lease.claim.forget([lease.message.id])  # of a thread it comes back in time
@@ -280,6 +278,7 @@ class Consumer:
             return "done"
         if isinstance(error, LeaseLost | Unavailable) and function.exception() is None:
             logger.error("%s: it is done, but may be done again: %s", what, error)
+            lease.claim.forget([lease.message.id])  # else it is held as long as the worker works
             return "lost"
         if isinstance(error, Retry):
             logger.info("%s: %s", what, error)

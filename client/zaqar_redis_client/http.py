@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ import aiohttp
 from yarl import URL
 
 from zaqar_redis_client.credentials import Credential
-from zaqar_redis_client.errors import LeaseLost, NotFound, Refused, Unavailable
+from zaqar_redis_client.errors import LeaseLost, NotFound, Refused, Unavailable, Unsupported
 
 #: Seconds between two attempts: at first, and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
@@ -34,7 +35,12 @@ class Answer:
 
     @property
     def document(self) -> Any:
-        return json.loads(self.content) if self.content else None
+        """Raises Unavailable: it is of a proxy, perhaps."""
+        try:
+            return json.loads(self.content) if self.content else None
+        except ValueError:
+            text = f"the answer is no JSON: {self.content[:100]!r}"
+            raise Unavailable(text, may_be_done=True) from None
 
 
 class Connection:
@@ -57,15 +63,16 @@ class Connection:
         if project is not None:
             self._headers["X-Project-ID"] = project
         self._credential = credential
-        self._connections = connections
+        self._places = asyncio.Semaphore(connections)
         self.retry_for = retry_for
-        self._session: aiohttp.ClientSession | None = None
+        #: None: it is closed; the next request opens another one
+        self.session: aiohttp.ClientSession | None = None
         self._is_extended: bool | None = None
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        session, self.session = self.session, None
+        if session is not None:
+            await session.close()
 
     async def is_extended(self) -> bool:
         """Returns whether the service is zaqar_redis: stock Zaqar has no description of itself."""
@@ -73,6 +80,11 @@ class Connection:
             answer = await self.send("GET", "/openapi.json", expects=(404,))
             self._is_extended = answer.status == 200
         return self._is_extended
+
+    async def require_extended(self, what: str) -> None:
+        """Raises Unsupported."""
+        if not await self.is_extended():
+            raise Unsupported(f"stock Zaqar has no {what}")
 
     async def send(
         self,
@@ -103,6 +115,8 @@ class Connection:
                 answer = await self._once(method, path, data, headers, wait)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 may_be_done, problem = False, str(error)
+            except Unavailable as error:  # of the credential
+                may_be_done, problem = error.may_be_done, str(error)
             except (aiohttp.ClientError, TimeoutError) as error:
                 problem = str(error) or type(error).__name__
             else:
@@ -136,10 +150,10 @@ class Connection:
         headers: Mapping[str, str] | None,
         wait: float,
     ) -> Answer:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
+        if self.session is None:
+            self.session = aiohttp.ClientSession(
                 headers=self._headers,
-                connector=aiohttp.TCPConnector(limit=self._connections),
+                connector=aiohttp.TCPConnector(limit=0),  # `_places` limits them
                 cookie_jar=aiohttp.DummyCookieJar(),
                 middlewares=(_once_only,),
             )
@@ -148,14 +162,18 @@ class Connection:
             sent.setdefault("Content-Type", "application/json")
         if self._credential is not None:
             sent |= await self._credential.headers()
-        async with self._session.request(
-            method,
-            URL(self._url + path, encoded=True),
-            data=data,
-            headers=sent,
-            timeout=aiohttp.ClientTimeout(total=_TIMEOUT + wait, sock_connect=10),
-            allow_redirects=False,
-        ) as response:
+        # What waits in the service leaves its place to others: else they would wait for it.
+        async with (
+            contextlib.nullcontext() if wait else self._places,
+            self.session.request(
+                method,
+                URL(self._url + path, encoded=True),
+                data=data,
+                headers=sent,
+                timeout=aiohttp.ClientTimeout(total=_TIMEOUT + wait, sock_connect=10),
+                allow_redirects=False,
+            ) as response,
+        ):
             return Answer(response.status, response.headers, await response.read())
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from weakref import WeakKeyDictionary
 
-from keystoneauth1.exceptions import HttpError, RetriableConnectionFailure
+from keystoneauth1.exceptions import ClientException, HttpError
 from keystoneauth1.plugin import BaseAuthPlugin
 from keystoneauth1.session import Session
 
@@ -27,25 +28,29 @@ class Keystone:
         self._session = Session(auth=auth) if isinstance(auth, BaseAuthPlugin) else auth
         self._headers: Mapping[str, str] = {}
         self._asked_at = 0.0
-        self._lock = asyncio.Lock()
+        # Several loops may share it: one of a worker, and that of `post_blocking`.
+        self._locks = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]()
 
     async def headers(self) -> Mapping[str, str]:
-        async with self._lock:
-            now = asyncio.get_running_loop().time()
-            if not self._headers or now > self._asked_at + _FRESH:
-                self._headers = await asyncio.to_thread(self._ask)
+        async with self._lock():
+            now, headers = asyncio.get_running_loop().time(), self._headers
+            if not headers or now > self._asked_at + _FRESH:
+                headers = self._headers = await asyncio.to_thread(self._ask)
                 self._asked_at = now
-            return self._headers
+            return headers
 
     async def renew(self) -> bool:
-        async with self._lock:
+        async with self._lock():
             self._headers = {}
             return bool(await asyncio.to_thread(self._session.invalidate))
+
+    def _lock(self) -> asyncio.Lock:
+        return self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     def _ask(self) -> Mapping[str, str]:
         try:
             return dict(self._session.get_auth_headers() or {})
-        except RetriableConnectionFailure as error:
+        except ClientException as error:
+            if isinstance(error, HttpError) and error.http_status < 500:
+                raise Refused(error.http_status, "Keystone", str(error), "a token") from error
             raise Unavailable(f"Keystone: {error}", may_be_done=False) from error
-        except HttpError as error:
-            raise Refused(error.http_status, "Keystone", str(error), "a token") from error

@@ -7,21 +7,21 @@ import asyncio
 import contextlib
 import json
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Unpack
 from urllib.parse import quote, urlencode
 
 from zaqar_redis_client.claims import AsyncClaim, AsyncLease, give_back
-from zaqar_redis_client.errors import LeaseLost, Refused, Unavailable, Unsupported
+from zaqar_redis_client.errors import LeaseLost, Refused, Unavailable, ZaqarError
 from zaqar_redis_client.http import Connection
 from zaqar_redis_client.records import BINARY, Draft, DraftFields, Message
 
 #: Messages and bytes of one request at most: below the limits of a service that has the defaults.
 _BATCH, _BATCH_BYTES = 1000, 200_000
-#: Ids of one request: `max_messages_per_page` of a service that has the defaults.
-_IDS = 20
+#: Messages of a claim or page, ids of a request: the most that a service with the defaults takes.
+PAGE = 20
 #: Seconds of a long poll, and of the pause where there is none or it has failed.
 _WAIT, _PAUSE = 20.0, 1.0
 #: Seconds that a message lives longer than its claim: the least that Zaqar allows.
@@ -63,13 +63,19 @@ class _Container:
 
     async def update(self, /, **metadata: Any) -> dict[str, Any]:
         """Sets these metadata, removes those that are None, and returns all."""
+        try:
+            return await self._update(metadata)
+        except Refused as error:
+            if error.status != 409:
+                raise
+            return await self._update(metadata)  # another client has removed one meanwhile
+
+    async def _update(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         now = await self.metadata()
         patch = [
-            {"op": "remove", "path": f"/metadata/{name}"}
-            if value is None
-            else {
-                "op": "replace" if name in now else "add",
-                "path": f"/metadata/{name}",
+            {
+                "op": "remove" if value is None else "add",
+                "path": "/metadata/" + name.replace("~", "~0").replace("/", "~1"),  # RFC 6901
                 "value": value,
             }
             for name, value in metadata.items()
@@ -133,7 +139,7 @@ class _Container:
         self, *, claimed: bool = False, delayed: bool = False, reverse: bool = False
     ) -> AsyncIterator[Message]:
         """Lists messages, the oldest first, as it reads them."""
-        asked = {"echo": "true", "with_attributes": "true", "detailed": "true", "limit": _IDS}
+        asked = {"echo": "true", "with_attributes": "true", "detailed": "true", "limit": PAGE}
         asked |= {"include_claimed": str(claimed).lower(), "include_delayed": str(delayed).lower()}
         path = f"{self._path}/messages?{urlencode(asked)}" + ("&reverse=true" if reverse else "")
         while True:
@@ -149,8 +155,8 @@ class _Container:
                 path += "&with_attributes=true"
 
     async def delete_messages(self, ids: Sequence[str]) -> None:
-        for from_ in range(0, len(ids), _IDS):
-            wanted = ",".join(ids[from_ : from_ + _IDS])
+        for from_ in range(0, len(ids), PAGE):
+            wanted = ",".join(ids[from_ : from_ + PAGE])
             await self._connection.send("DELETE", f"{self._path}/messages?ids={wanted}")
 
     # Subscriptions.
@@ -178,14 +184,10 @@ class _Container:
         if not isinstance(draft, Draft):
             return json.dumps({"body": draft}).encode()
         if draft.is_extended:
-            await self._require_extensions()
-        return json.dumps(draft.document()).encode()
-
-    async def _require_extensions(self) -> None:
-        if not await self._connection.is_extended():
-            raise Unsupported(
-                f"stock Zaqar takes body, ttl and delay of a message only, to {self.name}"
+            await self._connection.require_extended(
+                f"more than body, ttl and delay of a message, for {self.name}"
             )
+        return json.dumps(draft.document()).encode()
 
     def _send_posts(self) -> None:
         batch, self._posts = self._posts or _Batch(), None
@@ -215,7 +217,10 @@ class _Container:
             headers={"Idempotency-Key": key or str(uuid.uuid4())},
             repeatable=await self._connection.is_extended(),
         )
-        return [href.rpartition("/")[2] for href in answer.document["resources"]]
+        ids = [href.rpartition("/")[2] for href in answer.document["resources"]]
+        if len(ids) != len(documents):
+            raise ZaqarError(f"{len(documents)} messages were posted, {len(ids)} answered")
+        return ids
 
 
 class AsyncTopic(_Container):
@@ -264,8 +269,8 @@ class AsyncQueue(_Container):
         )
         if answer.status == 204:
             return None
-        claim_id = answer.headers["Location"].rpartition("/")[2]
         messages = [Message.of(each) for each in answer.document["messages"]]
+        claim_id = answer.headers["Location"].rpartition("/")[2]
         claim = AsyncClaim(self, claim_id, ttl, grace, messages, sent_at)
         if monotonic() - sent_at > ttl / 3:  # when it began is not known
             with contextlib.suppress(LeaseLost):
@@ -281,7 +286,7 @@ class AsyncQueue(_Container):
         return [AsyncLease(claim, message) for message in claim.messages]
 
     async def consume(
-        self, *, prefetch: int = 20, ttl: int = 60
+        self, *, prefetch: int = PAGE, ttl: int = 60
     ) -> AsyncGenerator[AsyncLease, None]:
         """Yields messages as they come, each with its lease, for ever.
 
@@ -322,8 +327,8 @@ class AsyncQueue(_Container):
 
     def _send_deletions(self, claim_id: str) -> None:
         batch = self._deletions.pop(claim_id)
-        for from_ in range(0, len(batch.items), _IDS):
-            part = slice(from_, from_ + _IDS)
+        for from_ in range(0, len(batch.items), PAGE):
+            part = slice(from_, from_ + PAGE)
             deletion = self._delete_of_claim(claim_id, batch.items[part])
             _answer(asyncio.create_task(deletion), batch.futures[part])
 

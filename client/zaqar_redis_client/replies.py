@@ -10,7 +10,7 @@ import uuid
 from typing import Any
 
 from zaqar_redis_client.clients import AsyncClient
-from zaqar_redis_client.errors import Unavailable, ZaqarError
+from zaqar_redis_client.errors import Unavailable
 from zaqar_redis_client.records import DraftFields, Message
 
 logger = logging.getLogger(__name__)
@@ -19,8 +19,6 @@ logger = logging.getLogger(__name__)
 _TTL = 60
 #: Seconds until the next attempt when the service is away.
 _PAUSE = 1.0
-#: Results that are received at a time.
-_PREFETCH = 20
 
 
 class Replies:
@@ -62,13 +60,13 @@ class Replies:
         queue = self._client.queue(self._name)
         while True:
             try:
-                async with contextlib.aclosing(queue.consume(prefetch=_PREFETCH)) as leases:
+                async with contextlib.aclosing(queue.consume()) as leases:
                     async for lease in leases:
                         self._settle(lease.message)
                         ack = asyncio.create_task(lease.ack())  # those of a claim leave together
                         self._acks.add(ack)
                         ack.add_done_callback(self._acked)
-            except ZaqarError as error:
+            except Exception as error:  # of a credential it may be any
                 logger.warning("results: %s", error)
                 await asyncio.sleep(_PAUSE)
 

@@ -9,14 +9,15 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from inspect import iscoroutinefunction
 from operator import attrgetter
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
-from zaqar_redis_client.blocking import run_blocking
-from zaqar_redis_client.clients import AsyncClient
+from zaqar_redis_client.blocking import _Loop
 from zaqar_redis_client.errors import ZaqarError
 from zaqar_redis_client.records import DraftFields, Message
-from zaqar_redis_client.replies import Replies
 from zaqar_redis_client.spans import in_trace
+
+if TYPE_CHECKING:
+    from zaqar_redis_client.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,16 +41,6 @@ class WrongJob(ZaqarError):
     """A message is not what a task of this worker can be called with."""
 
 
-class Poster(Protocol):
-    """What jobs are posted with: a worker."""
-
-    def client(self) -> AsyncClient:
-        """Returns the client of the running event loop."""
-
-    def replies(self) -> Replies:
-        """Returns what receives results in the running event loop."""
-
-
 @dataclass(frozen=True)
 class Task(Generic[P, R]):
     """A function that workers call for the messages of a queue: see `Worker.task`.
@@ -57,7 +48,7 @@ class Task(Generic[P, R]):
     Called directly it does what the function does.
     """
 
-    poster: Poster = field(repr=False)
+    worker: Worker = field(repr=False)
     function: Callable[P, R]
     name: str
     queue: str
@@ -84,12 +75,12 @@ class Task(Generic[P, R]):
 
         Raises Refused and Unavailable.
         """
-        queue = self.poster.client().queue(self.queue)
+        queue = self.worker.client().queue(self.queue)
         return await queue.post(self.body(*args, **kwargs), **in_trace(self.fields))
 
     def post_blocking(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """Does the same without `await`, from any thread."""
-        return run_blocking(self.post(*args, **kwargs))
+        return _Loop.run(self.post(*args, **kwargs))
 
     async def ask(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Posts a job, and returns the result of the function, when it was done, as JSON has it.
@@ -97,13 +88,13 @@ class Task(Generic[P, R]):
         It waits as long as the job lives, for the `ttl` of `options`, 60 seconds by default.
         Raises TimeoutError, Refused and Unavailable.
         """
-        return await self.poster.replies().ask(
+        return await self.worker.replies().ask(
             self.queue, self.body(*args, **kwargs), in_trace(self.fields)
         )
 
     def ask_blocking(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Does the same without `await`, from any thread."""
-        return run_blocking(self.ask(*args, **kwargs))
+        return _Loop.run(self.ask(*args, **kwargs))
 
     @property
     def is_async(self) -> bool:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
-from zaqar_redis_client.blocking import run_blocking
+from zaqar_redis_client.blocking import _Loop
 from zaqar_redis_client.clients import AsyncClient
 from zaqar_redis_client.consuming import Consumer
 from zaqar_redis_client.credentials import Credential
+from zaqar_redis_client.records import Draft
 from zaqar_redis_client.replies import Replies
 from zaqar_redis_client.tasks import Task
 
@@ -71,9 +72,7 @@ class Worker:
         self.queues: dict[str, dict[str, Any]] = {}
         #: name -> fields
         self.schedules: dict[str, dict[str, Any]] = {}
-        self._connected: WeakKeyDictionary[asyncio.AbstractEventLoop, _Connected] = (
-            WeakKeyDictionary()
-        )
+        self._connected = WeakKeyDictionary[asyncio.AbstractEventLoop, _Connected]()
 
     @property
     def prefetch(self) -> int:
@@ -138,7 +137,8 @@ class Worker:
 
         *fields*: those of `PUT /v2/schedules/…`, as `timezone`.
         """
-        message = {**task.fields, "body": task.body(*args, **(kwargs or {}))}
+        body = task.body(*args, **(kwargs or {}))
+        message = Draft(body=body, **task.fields).document()
         self.schedules[name] = {"queue": task.queue, "cron": cron, "message": message} | fields
 
     def client(self) -> AsyncClient:
@@ -155,6 +155,7 @@ class Worker:
         if found is None:
             client = AsyncClient(self.url, self._project, credential=self._credential)
             found = self._connected[loop] = _Connected(client, Replies(client))
+            _Loop.opened.add(self)
         return found
 
     async def close(self) -> None:
@@ -169,7 +170,7 @@ class Worker:
 
     def close_blocking(self) -> None:
         """Does the same without `await`."""
-        run_blocking(self.close())
+        _Loop.run(self.close())
 
     def consumer(self) -> Consumer:
         """Returns what works for it, once."""
