@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from tests.support.stores import PATIENT, POOLED, PooledContractStore
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.control_keys import CONTROL, RoleKeys
+from zaqar_redis.keyspace.script import Steps
 from zaqar_redis.records import NewMessage
 from zaqar_redis.rules import Limits
 from zaqar_redis.schedule_records import Schedule, StoredSchedule
@@ -22,6 +23,7 @@ from zaqar_redis.service.long_polls import LongPoll
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.schedules import ScheduleService
 from zaqar_redis.storage import control
+from zaqar_redis.storage.redis import schedules
 from zaqar_redis.storage.redis.control import RedisControl
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -223,6 +225,52 @@ def test_what_was_replaced_or_deleted_does_not_post(
     store.clock.tick(60)
     worker.round()
     assert store.listed() == ["changed"]
+
+
+@pytest.mark.parametrize("change", ["posted", "replaced", "paused", "deleted"])
+def test_what_changes_between_the_index_and_the_schedule_does_not_post(
+    store: PooledContractStore,
+    worker: ScheduleWorker,
+    new_worker: NewWorker,
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+) -> None:
+    other = new_worker()
+    due = worker.put().next
+    store.clock.tick(60)
+
+    async def changed() -> None:
+        if change == "posted":
+            await other.service.round()
+            await other.service.resign()
+        elif change == "deleted":
+            await other.service.delete(store.project, "s")
+        else:
+            schedule = replace(TICK, paused=change == "paused")
+            await other.service.put(store.project, "s", schedule)
+
+    def slowly(entries: Sequence[bytes]) -> Steps[Sequence[StoredSchedule]]:
+        monkeypatch.undo()
+        yield changed()
+        return (yield from read(entries))
+
+    read = schedules._read
+    monkeypatch.setattr(schedules, "_read", slowly)
+    worker.round()
+    posted = ["tick"] if change == "posted" else []
+    assert store.listed() == posted
+    if change == "deleted":
+        return
+    found = worker.get()
+    assert (found.last, found.next) == (
+        due if posted else 0,
+        0 if change == "paused" else due + MINUTE,
+    )
+    indexed = 0 if change == "paused" else due + MINUTE
+    assert store.run(worker.control.schedules.due(9)).next == indexed
+    store.clock.tick(60)
+    worker.round()
+    assert store.listed() == [*posted, *(["tick"] if indexed else [])]
 
 
 @pytest.mark.parametrize(

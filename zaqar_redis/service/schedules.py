@@ -159,6 +159,9 @@ class ScheduleService:
                 await self._control.resign(_ROLE)
 
     async def _fire(self, stored: StoredSchedule, now: int) -> None:
+        if not 0 < stored.next <= now:  # advanced or replaced since the index was read
+            await self._store.advance(stored, stored, stored.next)
+            return
         schedule = stored.schedule
         try:
             cron = Cron(schedule.cron, schedule.timezone)
@@ -210,7 +213,7 @@ class ScheduleService:
         while cursor:
             cursor, found = await self._store.scan(cursor)
             for each in found:
-                if each.planned > now:
+                if each.next and each.planned > now:  # 0: it was paused since the index was read
                     with contextlib.suppress(errors.BadRequest):
                         cron = Cron(each.schedule.cron, each.schedule.timezone)
                         due = next_time(each.schedule, cron, now)
