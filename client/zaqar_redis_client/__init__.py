@@ -26,29 +26,9 @@ from zaqar_redis_client.records import Attribute, Draft, Message
 from zaqar_redis_client.tasks import Retry, Task
 from zaqar_redis_client.worker import Worker
 
+# fmt: off
 __all__ = [
-    "AsyncClaim",
-    "AsyncClient",
-    "AsyncLease",
-    "AsyncQueue",
-    "AsyncTopic",
-    "Attribute",
-    "Claim",
-    "Client",
-    "Draft",
-    "Lease",
-    "LeaseLost",
-    "Message",
-    "NotFound",
-    "Queue",
-    "Refused",
-    "Retry",
-    "SignedURL",
-    "Task",
-    "Token",
-    "Topic",
-    "Unavailable",
-    "Unsupported",
-    "Worker",
-    "ZaqarError",
+    "AsyncClaim", "AsyncClient", "AsyncLease", "AsyncQueue", "AsyncTopic", "Attribute", "Claim",
+    "Client", "Draft", "Lease", "LeaseLost", "Message", "NotFound", "Queue", "Refused", "Retry",
+    "SignedURL", "Task", "Token", "Topic", "Unavailable", "Unsupported", "Worker", "ZaqarError",
 ]

@@ -104,13 +104,16 @@ def iterating(
 ) -> Callable[Concatenate[Any, P], Iterator[T]]:
     """Returns a method that iterates over what that of the counterpart yields."""
 
+    async def following(source: AsyncIterator[T]) -> T:
+        return await anext(source)  # in the loop, which closes what is left of it in the end
+
     @functools.wraps(method)
     def iterate(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         source: Any = method(self._async, *args, **kwargs)
         try:
             while True:
                 try:
-                    yield _Loop.run(anext(source))
+                    yield _Loop.run(following(source))
                 except StopAsyncIteration:
                     return
         finally:

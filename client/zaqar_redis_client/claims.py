@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from zaqar_redis_client.errors import LeaseLost
+from zaqar_redis_client.errors import LeaseLost, Refused
+from zaqar_redis_client.http import Together
 from zaqar_redis_client.records import Message
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ _RENEWALS, _ATTEMPTS = 3, 2
 #: Share of a claim's time that is left when it counts as lost: to stop what works on its messages
 #: before others get them, whose clock may be a little faster.
 _MARGIN = 0.1
+#: Messages of a claim or page, ids of a request: the most that a service with the defaults takes.
+PAGE = 20
 _LEASES = "leases of single messages"
 logger = logging.getLogger(__name__)
 #: What runs.  A process that was forked has it, too, and must not collect it there: that would
@@ -59,6 +63,7 @@ class AsyncClaim:
         self._held = {message.id for message in messages}
         self._path = f"{queue._path}/claims/{claim_id}"
         self._renewal: asyncio.Task[None] | None = None
+        self._deletions = Together(pages, self._delete)
 
     async def show(self) -> dict[str, Any]:
         """Returns its document: `ttl`, `age` and what it still holds.  Raises LeaseLost."""
@@ -82,9 +87,22 @@ class AsyncClaim:
     async def delete(self, message_id: str) -> None:
         """Deletes a message that it holds: it is done.  Raises LeaseLost."""
         try:
-            await self._queue._delete_held(self.id, message_id)
+            await self._deletions.add(message_id)
         finally:
             self.forget([message_id])
+
+    async def _delete(self, ids: list[str]) -> Sequence[BaseException | None]:
+        """Returns what became of each."""
+        connection, messages = self._queue._connection, f"{self._queue._path}/messages"
+        if len(ids) > 1 and await connection.is_extended():
+            path = f"{messages}?ids={','.join(ids)}&claim_ids={self.id}"
+            with contextlib.suppress(Refused):  # one of them, so nothing was deleted
+                await connection.send("DELETE", path)
+                return [None] * len(ids)
+        paths = (f"{messages}/{each}?claim_id={self.id}" for each in ids)
+        singly = (connection.send("DELETE", path, of_lease=True) for path in paths)
+        outcomes = await asyncio.gather(*singly, return_exceptions=True)
+        return [each if isinstance(each, BaseException) else None for each in outcomes]
 
     async def release(
         self, ids: Sequence[str] | None = None, *, delay: int | None = None, reason: str = ""
@@ -181,6 +199,10 @@ class AsyncLease:
     async def extend(self, ttl: int) -> None:
         """Holds it for *ttl* seconds from now.  Raises LeaseLost."""
         await self.claim.extend(self.message.id, ttl)
+
+
+def pages(ids: Sequence[str]) -> list[Sequence[str]]:
+    return [ids[at : at + PAGE] for at in range(0, len(ids), PAGE)]
 
 
 async def give_back(leases: Iterable[AsyncLease]) -> None:

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from zaqar_redis_client.claims import AsyncLease, give_back
+from zaqar_redis_client.claims import PAGE, AsyncLease, give_back
 from zaqar_redis_client.errors import LeaseLost, Refused, Unavailable, Unsupported, ZaqarError
 from zaqar_redis_client.execution import Executor, Failed
-from zaqar_redis_client.queues import PAGE, AsyncQueue
+from zaqar_redis_client.queues import AsyncQueue
 from zaqar_redis_client.records import Message
 from zaqar_redis_client.replies import reply
 from zaqar_redis_client.spans import span_of

@@ -7,8 +7,10 @@ import asyncio
 import contextlib
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice, repeat
 from typing import Any
 
 import aiohttp
@@ -25,6 +27,48 @@ _TIMEOUT = 30.0
 _NOT_DONE = frozenset({429})
 #: What says that the service may answer later.
 _LATER = frozenset({429, 500, 502, 503, 504, 507})
+
+
+class Together:
+    """What tasks ask for in one turn of the loop, so that it leaves in few requests.
+
+    *split* returns the items of each request, *send* what became of each of these.
+    """
+
+    def __init__(
+        self,
+        split: Callable[[list[Any]], Iterable[Sequence[Any]]],
+        send: Callable[[Any], Coroutine[Any, Any, Sequence[Any]]],
+    ) -> None:
+        self._split, self._send = split, send
+        self._asked: list[tuple[Any, asyncio.Future[Any]]] = []
+
+    async def add(self, item: Any) -> Any:
+        """Returns what became of it, or raises it."""
+        loop = asyncio.get_running_loop()
+        if not self._asked:
+            loop.call_soon(self._leave)
+        future: asyncio.Future[Any] = loop.create_future()
+        self._asked.append((item, future))
+        return await future
+
+    def _leave(self) -> None:
+        asked, self._asked = self._asked, []
+        futures = iter([future for _, future in asked])
+        for items in self._split([item for item, _ in asked]):
+            task = asyncio.create_task(self._send(items))
+            task.add_done_callback(partial(_answer, [*islice(futures, len(items))]))
+
+
+def _answer(futures: Sequence[asyncio.Future[Any]], task: asyncio.Task[Sequence[Any]]) -> None:
+    error = asyncio.CancelledError() if task.cancelled() else task.exception()
+    for future, outcome in zip(futures, repeat(error) if error else task.result(), strict=False):
+        if future.done():
+            continue
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
 
 
 @dataclass(frozen=True, slots=True)

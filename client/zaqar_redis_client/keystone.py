@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from weakref import WeakKeyDictionary
+from time import monotonic
 
 from keystoneauth1.exceptions import ClientException, HttpError
 from keystoneauth1.plugin import BaseAuthPlugin
@@ -28,24 +28,19 @@ class Keystone:
         self._session = Session(auth=auth) if isinstance(auth, BaseAuthPlugin) else auth
         self._headers: Mapping[str, str] = {}
         self._asked_at = 0.0
-        # Several loops may share it: one of a worker, and that of `post_blocking`.
-        self._locks = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]()
 
     async def headers(self) -> Mapping[str, str]:
-        async with self._lock():
-            now, headers = asyncio.get_running_loop().time(), self._headers
-            if not headers or now > self._asked_at + _FRESH:
-                headers = self._headers = await asyncio.to_thread(self._ask)
-                self._asked_at = now
-            return headers
+        # Without a lock, as loops may share it: keystoneauth1 asks for one token at a time.
+        now, headers = monotonic(), self._headers
+        if not headers or now > self._asked_at + _FRESH:
+            headers = self._headers = await asyncio.to_thread(self._ask)
+            self._asked_at = now
+        return headers
 
     async def renew(self) -> bool:
-        async with self._lock():
-            self._headers = {}
-            return bool(await asyncio.to_thread(self._session.invalidate))
-
-    def _lock(self) -> asyncio.Lock:
-        return self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+        self._headers = {}
+        await asyncio.to_thread(self._session.invalidate)
+        return True  # also if another task has done it just before
 
     def _ask(self) -> Mapping[str, str]:
         try:

@@ -8,33 +8,22 @@ import contextlib
 import json
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Unpack
 from urllib.parse import quote, urlencode
 
-from zaqar_redis_client.claims import AsyncClaim, AsyncLease, give_back
+from zaqar_redis_client.claims import PAGE, AsyncClaim, AsyncLease, give_back, pages
 from zaqar_redis_client.errors import LeaseLost, Refused, Unavailable, ZaqarError
-from zaqar_redis_client.http import Connection
+from zaqar_redis_client.http import Connection, Together
 from zaqar_redis_client.records import BINARY, Draft, DraftFields, Message
 
 #: Messages and bytes of one request at most: below the limits of a service that has the defaults.
 _BATCH, _BATCH_BYTES = 1000, 200_000
-#: Messages of a claim or page, ids of a request: the most that a service with the defaults takes.
-PAGE = 20
 #: Seconds of a long poll, and of the pause where there is none or it has failed.
 _WAIT, _PAUSE = 20.0, 1.0
 #: Seconds that a message lives longer than its claim: the least that Zaqar allows.
 _GRACE = 60
 _PATCH = "application/openstack-messaging-v2.0-json-patch"
-
-
-@dataclass
-class _Batch:
-    """What is posted, or deleted, in one turn of the loop."""
-
-    items: list[Any] = field(default_factory=list)
-    futures: list[asyncio.Future[Any]] = field(default_factory=list)
 
 
 class _Container:
@@ -46,7 +35,7 @@ class _Container:
         self._connection = connection
         self.name = name
         self._path = f"/v2/{self.kind}/{quote(name, safe='')}"
-        self._posts: _Batch | None = None
+        self._posts = Together(_requests, self._post_each)
 
     # The queue itself.
 
@@ -110,14 +99,7 @@ class _Container:
         What tasks post in one turn of the loop leaves in one request.
         """
         document = await self._document(Draft(body=body, **fields) if fields else body)
-        batch = self._posts
-        if batch is None:
-            batch = self._posts = _Batch()
-            asyncio.get_running_loop().call_soon(self._send_posts)
-        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        batch.items.append(document)
-        batch.futures.append(future)
-        return await future
+        return str(await self._posts.add(document))
 
     async def post_many(self, drafts: Iterable[Draft | Any]) -> list[str]:
         """Posts messages, in this order, and returns their ids.
@@ -155,8 +137,8 @@ class _Container:
                 path += "&with_attributes=true"
 
     async def delete_messages(self, ids: Sequence[str]) -> None:
-        for from_ in range(0, len(ids), PAGE):
-            wanted = ",".join(ids[from_ : from_ + PAGE])
+        for page in pages(ids):
+            wanted = ",".join(page)
             await self._connection.send("DELETE", f"{self._path}/messages?ids={wanted}")
 
     # Subscriptions.
@@ -188,14 +170,6 @@ class _Container:
                 f"more than body, ttl and delay of a message, for {self.name}"
             )
         return json.dumps(draft.document()).encode()
-
-    def _send_posts(self) -> None:
-        batch, self._posts = self._posts or _Batch(), None
-        at = 0
-        for documents in _requests(batch.items):
-            futures = batch.futures[at : at + len(documents)]
-            at += len(documents)
-            _answer(asyncio.create_task(self._post_each(documents)), futures)
 
     async def _post_each(self, documents: list[bytes]) -> Sequence[str | BaseException]:
         """Returns what became of each."""
@@ -239,10 +213,6 @@ class AsyncQueue(_Container):
     """
 
     kind = "queues"
-
-    def __init__(self, connection: Connection, name: str) -> None:
-        super().__init__(connection, name)
-        self._deletions: dict[str, _Batch] = {}
 
     async def pop(self, limit: int = 1) -> list[Message]:
         """Takes messages out of the queue for good: if the answer is lost, so are they."""
@@ -314,44 +284,6 @@ class AsyncQueue(_Container):
             finally:
                 await give_back(lease for lease in left if not lease.is_lost)
 
-    async def _delete_held(self, claim_id: str, message_id: str) -> None:
-        """Deletes a message that a claim holds; those of one turn of the loop leave together."""
-        batch = self._deletions.get(claim_id)
-        if batch is None:
-            batch = self._deletions[claim_id] = _Batch()
-            asyncio.get_running_loop().call_soon(self._send_deletions, claim_id)
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        batch.items.append(message_id)
-        batch.futures.append(future)
-        await future
-
-    def _send_deletions(self, claim_id: str) -> None:
-        batch = self._deletions.pop(claim_id)
-        for from_ in range(0, len(batch.items), PAGE):
-            part = slice(from_, from_ + PAGE)
-            deletion = self._delete_of_claim(claim_id, batch.items[part])
-            _answer(asyncio.create_task(deletion), batch.futures[part])
-
-    async def _delete_of_claim(
-        self, claim_id: str, ids: Sequence[str]
-    ) -> list[BaseException | None]:
-        """Returns what became of each."""
-        if len(ids) > 1 and await self._connection.is_extended():
-            path = f"{self._path}/messages?ids={','.join(ids)}&claim_ids={claim_id}"
-            try:
-                await self._connection.send("DELETE", path)
-            except Refused:
-                pass  # of one of them, so nothing was deleted
-            else:
-                return [None] * len(ids)
-        return await asyncio.gather(
-            *(self._delete_one(claim_id, each) for each in ids), return_exceptions=True
-        )
-
-    async def _delete_one(self, claim_id: str, message_id: str) -> None:
-        path = f"{self._path}/messages/{message_id}?claim_id={claim_id}"
-        await self._connection.send("DELETE", path, of_lease=True)
-
 
 def _requests(documents: Sequence[bytes]) -> list[list[bytes]]:
     """Returns the documents of each request."""
@@ -364,20 +296,3 @@ def _requests(documents: Sequence[bytes]) -> list[list[bytes]]:
         found[-1].append(document)
         size += len(document) + 1
     return found
-
-
-def _answer(task: asyncio.Task[Any], futures: Sequence[asyncio.Future[Any]]) -> None:
-    """Gives each future its item of what the task returns, or the task's error."""
-
-    def done(task: asyncio.Task[Any]) -> None:
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        outcomes = [error] * len(futures) if error else task.result()
-        for future, outcome in zip(futures, outcomes, strict=True):
-            if future.done():
-                continue
-            if isinstance(outcome, BaseException):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome)
-
-    task.add_done_callback(done)
