@@ -212,7 +212,7 @@ class Client(_Blocking):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(AsyncClient(*args, **options))
-        _Loop.opened.add(self._async)
+        _Loop.opened.add(self._async._connection)
 
     def __enter__(self) -> Self:
         return self

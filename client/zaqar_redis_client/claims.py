@@ -209,6 +209,8 @@ async def give_back(leases: Iterable[AsyncLease]) -> None:
     """Makes messages available to others at once, or, if that fails, when their leases end."""
     ids: dict[AsyncClaim, list[str]] = {}
     for lease in leases:
+        if lease.claim._queue._connection.session is None:  # it was closed
+            continue
         ids.setdefault(lease.claim, []).append(lease.message.id)
     releases = (claim.release(each, delay=0) for claim, each in ids.items())
     for error in await asyncio.gather(*releases, return_exceptions=True):

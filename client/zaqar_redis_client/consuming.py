@@ -246,6 +246,7 @@ class Consumer:
             self.counts[job.task.name, outcome] += 1
         except asyncio.CancelledError:  # the worker does not wait any more
             if job.task.is_stoppable and not function.done():  # else its outcome is on its way
+                logger.warning("%s %s: stopped, and given back", job.task.name, lease.message.id)
                 await self._interrupt(job, function)
                 await self._release(lease, "the worker was stopped", delay=0)
             lease.claim.forget([lease.message.id])  # of a thread it comes back in time
@@ -285,8 +286,9 @@ class Consumer:
             await self._release(lease, reason_of(error), delay=error.delay)
             return "retried"
         trace = error.trace if isinstance(error, Failed) else None
-        logger.error("%s: %s", what, trace or error, exc_info=None if trace else error)
-        await self._release(lease, str(error) if trace else reason_of(error))
+        reason = str(error) if trace else reason_of(error)
+        logger.error("%s: %s", what, trace or reason, exc_info=None if trace else error)
+        await self._release(lease, reason)
         return "failed"
 
     async def _finish(self, lease: AsyncLease, function: asyncio.Task[Any]) -> BaseException | None:
@@ -327,6 +329,7 @@ class Consumer:
         back = asyncio.create_task(give_back([*self._waiting]))
         self._waiting.clear()
         at_once = asyncio.create_task(self._stops_at_once.wait())
+        logger.info("stops: waits %g seconds for %d jobs", self._worker.grace, len(self._jobs))
         jobs = asyncio.gather(back, *self._jobs, return_exceptions=True)
         first: list[asyncio.Future[Any]] = [jobs, at_once]
         await asyncio.wait(first, timeout=self._worker.grace, return_when=asyncio.FIRST_COMPLETED)

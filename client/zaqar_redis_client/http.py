@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ _TIMEOUT = 30.0
 _NOT_DONE = frozenset({429})
 #: What says that the service may answer later.
 _LATER = frozenset({429, 500, 502, 503, 504, 507})
+logger = logging.getLogger(__name__)
 
 
 class Together:
@@ -102,7 +104,7 @@ class Connection:
     ) -> None:
         if not url.lower().startswith(("http://", "https://")):
             raise ValueError(f"url must begin with http:// or https://, not {url!r}")
-        self._url = url.rstrip("/")
+        self._url = url.rstrip("/").removesuffix("/v2")
         self._headers = {"Client-ID": client_id, "Accept": "application/json"}
         if project is not None:
             self._headers["X-Project-ID"] = project
@@ -164,6 +166,9 @@ class Connection:
             except (aiohttp.ClientError, TimeoutError) as error:
                 problem = str(error) or type(error).__name__
             else:
+                # 204: it exists, with other metadata.
+                if answer.status != 204 and (ignored := answer.headers.get("Ignored")):
+                    logger.warning("%s %s: without effect: %s", method, path, ignored)
                 if answer.status < 400 or answer.status in expects:
                     return answer
                 if answer.status == 401 and self._credential and not has_renewed:
@@ -243,7 +248,8 @@ def _refusal(answer: Answer, request: str, of_lease: bool) -> Refused:
     kind: type[Refused] = Refused
     if answer.status == 404:
         kind = NotFound
-    if of_lease and answer.status in (400, 403, 404):
+    # 400 is that of a deletion, or else of a bad value.
+    if of_lease and answer.status in ((400, 403, 404) if request[0] == "D" else (403, 404)):
         kind = LeaseLost
     return kind(answer.status, title, description, request)
 

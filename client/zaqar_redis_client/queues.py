@@ -107,6 +107,8 @@ class _Container:
         Those of one request are posted all or none; there are several when they are more than 1000
         messages or 200 000 bytes.
         """
+        if isinstance(drafts, (str, Mapping, *BINARY)):
+            raise TypeError("post_many takes a list of bodies, not one body")
         found: list[str] = []
         for documents in _requests([await self._document(each) for each in drafts]):
             found += await self._post(documents)

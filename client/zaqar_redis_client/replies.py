@@ -10,7 +10,7 @@ import uuid
 from typing import Any
 
 from zaqar_redis_client.clients import AsyncClient
-from zaqar_redis_client.errors import Unavailable
+from zaqar_redis_client.errors import ZaqarError
 from zaqar_redis_client.records import DraftFields, Message
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class Replies:
     """What one client has asked for."""
 
     def __init__(self, client: AsyncClient) -> None:
-        self._client = client
+        self.client = client
         self._name = f"replies-{uuid.uuid4()}"
         #: by correlation id; as many as there are callers
         self._waiting: dict[str, asyncio.Future[Any]] = {}
@@ -51,13 +51,16 @@ class Replies:
         future = self._waiting[correlation_id] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(ttl):
-                await self._client.queue(queue).post(body, **sent)
+                await self.client.queue(queue).post(body, **sent)
                 return await future
+        except TimeoutError:
+            what = f"{body['task']}: no result from queue {queue} within {ttl} seconds"
+            raise TimeoutError(f"{what}: it was not done, or has failed") from None
         finally:
             del self._waiting[correlation_id]
 
     async def _receive(self) -> None:
-        queue = self._client.queue(self._name)
+        queue = self.client.queue(self._name)
         while True:
             try:
                 async with contextlib.aclosing(queue.consume()) as leases:
@@ -81,11 +84,13 @@ class Replies:
             future.set_result(message.body)
 
     async def close(self) -> None:
+        """Closes the client, too."""
         if self._receiving is not None:
             self._receiving.cancel()
             await asyncio.wait({self._receiving, *self._acks})
-            with contextlib.suppress(Unavailable):
-                await self._client.queue(self._name).delete()
+            with contextlib.suppress(ZaqarError):
+                await self.client.queue(self._name).delete()
+        await self.client.close()
 
 
 async def reply(client: AsyncClient, asked: Message, result: Any) -> None:

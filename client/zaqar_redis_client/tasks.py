@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -150,7 +151,9 @@ class Job:
 
 def reason_of(error: BaseException) -> str:
     """Returns what the service takes as a reason."""
-    text = str(error) if isinstance(error, Retry | WrongJob) else f"{type(error).__name__}: {error}"
+    text = type(error).__name__
+    with contextlib.suppress(Exception):  # of its `__str__`
+        text = str(error) if isinstance(error, Retry | WrongJob) else f"{text}: {error}"
     text = " ".join(text.split())
     text = "".join(each if each.isprintable() else "?" for each in text)
     if len(text.encode()) <= _REASON:

@@ -7,7 +7,6 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -23,20 +22,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class _Connected:
-    """What belongs to an event loop."""
-
-    client: AsyncClient
-    replies: Replies
-
-    async def close(self) -> None:
-        try:
-            await self.replies.close()
-        finally:
-            await self.client.close()
 
 
 class Worker:
@@ -60,8 +45,10 @@ class Worker:
         ttl: int = 60,
         grace: float = 30.0,
     ) -> None:
-        if concurrency < 1:
-            raise ValueError(f"concurrency must be 1 or more, not {concurrency}")
+        known = {"concurrency": (concurrency, 1), "prefetch": (prefetch, 0), "ttl": (ttl, 1)}
+        for argument, (value, least) in (known | {"grace": (grace, 0)}).items():
+            if value is not None and not (isinstance(value, int | float) and value >= least):
+                raise ValueError(f"{argument} must be {least} or more, not {value!r}")
         self.url, self._project, self._credential = url, project, credential
         self.concurrency = concurrency
         self._prefetch = prefetch
@@ -72,7 +59,7 @@ class Worker:
         self.queues: dict[str, dict[str, Any]] = {}
         #: name -> fields
         self.schedules: dict[str, dict[str, Any]] = {}
-        self._connected = WeakKeyDictionary[asyncio.AbstractEventLoop, _Connected]()
+        self._connected = WeakKeyDictionary[asyncio.AbstractEventLoop, Replies]()
 
     @property
     def prefetch(self) -> int:
@@ -108,6 +95,8 @@ class Worker:
             task = Task(self, function, name or function.__name__, queue, timeout, processes)
             if task.name in self.tasks:
                 raise ValueError(f"there is a task {task.name!r}: give one of them another name")
+            if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
+                raise ValueError(f"timeout of {task.name!r} must be above 0, not {timeout!r}")
             if timeout is not None and not task.is_async and not processes:
                 raise ValueError(
                     f"timeout of {task.name!r}: a thread cannot be stopped; make the function "
@@ -143,29 +132,26 @@ class Worker:
 
     def client(self) -> AsyncClient:
         """Returns the client of the running event loop."""
-        return self._connect().client
+        return self.replies().client
 
     def replies(self) -> Replies:
         """Returns what receives results in the running event loop."""
-        return self._connect().replies
-
-    def _connect(self) -> _Connected:
         loop = asyncio.get_running_loop()
         found = self._connected.get(loop)
         if found is None:
             client = AsyncClient(self.url, self._project, credential=self._credential)
-            found = self._connected[loop] = _Connected(client, Replies(client))
+            found = self._connected[loop] = Replies(client)
             _Loop.opened.add(self)
         return found
 
     async def close(self) -> None:
         """Closes its connections: needed where jobs were only posted."""
-        for loop, connected in list(self._connected.items()):
+        for loop, replies in list(self._connected.items()):
             del self._connected[loop]
             if loop is asyncio.get_running_loop():
-                await connected.close()
+                await replies.close()
             elif loop.is_running():
-                closing = asyncio.run_coroutine_threadsafe(connected.close(), loop)
+                closing = asyncio.run_coroutine_threadsafe(replies.close(), loop)
                 await asyncio.wrap_future(closing)
 
     def close_blocking(self) -> None:

@@ -122,6 +122,32 @@ async def test_claim_holds_extends_releases_and_deletes_single_messages(
     assert again.messages[0].reason == "no paper"
 
 
+async def test_wrong_value_for_a_lease_is_refused_and_the_lease_stays(client: AsyncClient) -> None:
+    queue = client.queue("q")
+    await queue.post(1)
+    claim = await queue.claim()
+    assert claim
+    for wrong in (
+        claim.extend(claim.messages[0].id, 5),
+        claim.release([claim.messages[0].id], delay=5000),
+    ):
+        with pytest.raises(Refused) as refused:
+            await wrong
+        assert (refused.value.status, isinstance(refused.value, LeaseLost)) == (400, False)
+    await claim.delete(claim.messages[0].id)
+
+
+async def test_consumers_that_wait_leave_connections_to_others(
+    running: servers.RunningService, project: str
+) -> None:
+    async with AsyncClient(running.url, project, connections=1) as client:
+        waiting = [asyncio.create_task(client.queue(f"q{n}").claim(wait=20)) for n in range(3)]
+        await client.queue("other").post(1)
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+
+
 async def test_consumer_gets_what_comes_and_gives_back_what_it_did_not_yield(
     client: AsyncClient,
 ) -> None:
@@ -162,6 +188,29 @@ async def test_settings_of_a_queue_change_and_are_shown(client: AsyncClient) -> 
         await queue.update(_max_messages=0)
     await queue.delete()
     assert [each async for each in client.queues()] == []
+
+
+async def test_settings_that_two_clients_change_at_once_change(client: AsyncClient) -> None:
+    queue = client.queue("q")
+    await queue.create(old=1, **{"a/b~c": 1})
+    changes = [{"old": None, "new": number, "a/b~c": number} for number in range(4)]
+    found = await asyncio.gather(*(queue.update(**change) for change in changes))
+    assert "old" not in await queue.metadata()
+    assert {each["new"] == each["a/b~c"] for each in found} == {True}
+
+
+async def test_misspelt_setting_is_named_in_the_log(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    await client.queue("q").create(_max_claim_counts=3)
+    assert 'PUT /v2/queues/q: without effect: "_max_claim_counts"' in caplog.text
+
+
+async def test_one_body_in_place_of_many_is_refused(client: AsyncClient) -> None:
+    for body in ("text", b"bytes", {"a": 1}):
+        with pytest.raises(TypeError, match="list of bodies"):
+            await client.queue("q").post_many(body)
+    assert [each async for each in client.queue("q").messages()] == []
 
 
 async def test_topic_and_subscription(client: AsyncClient) -> None:

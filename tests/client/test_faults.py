@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 from collections.abc import Iterator
 
 import pytest
-from zaqar_redis_client import AsyncClient, LeaseLost, Unavailable, Unsupported
+from zaqar_redis_client import AsyncClient, LeaseLost, Unavailable, Unsupported, ZaqarError
 
 from tests.stock.harness import StockZaqarStorage
 from tests.support import servers
+from tests.support.http_handlers import QuietHandler, local_server
 from tests.support.tcp_proxy import tcp_proxy
 from tests.upstream import stock
 
@@ -129,3 +131,24 @@ async def test_stock_zaqar_is_served_as_far_as_it_can_and_the_rest_is_named(
         ):
             with pytest.raises(Unsupported, match="stock Zaqar"):
                 await wrong
+
+
+async def test_answers_of_something_else_are_errors_of_the_client(project: str) -> None:
+    class Page(QuietHandler):
+        def do_GET(self) -> None:
+            self.answer(200, b"{}" if self.path == "/openapi.json" else b"<html>")
+
+        def do_POST(self) -> None:
+            documents = json.loads(self.body()).get("messages", [])
+            one = b'{"resources": ["/v2/queues/q/messages/1"]}'
+            self.answer(201, one if len(documents) == 2 else b"<html>")
+
+    with servers.http_server(local_server(Page)) as page:
+        url = f"http://127.0.0.1:{page.server_port}"
+        async with AsyncClient(url, project, retry_for=0) as client:
+            queue = client.queue("q")
+            for asked in (queue.stats(), queue.post(1), queue.claim()):
+                with pytest.raises(Unavailable, match="no JSON: b'<html>'"):
+                    await asked
+            with pytest.raises(ZaqarError, match="2 messages were posted, 1 answered"):
+                await asyncio.gather(queue.post(1), queue.post(2))

@@ -11,7 +11,8 @@ from multiprocessing import active_children
 from typing import Any
 
 import pytest
-from zaqar_redis_client import AsyncClient, Retry, Worker
+from zaqar_redis_client import AsyncClient, Retry, Unavailable, Worker, consuming
+from zaqar_redis_client.http import Answer, Connection
 
 from tests.client import jobs
 from tests.client.working import dead_letters, stats, until, until_stats, worker_of, working
@@ -51,7 +52,7 @@ async def test_outcome_that_cannot_be_told_gives_the_message_back(
         found = await dead_letters(client, 3)
     cannot = "its outcome cannot be told"
     assert {(each.body["task"], each.reason) for each in found} == {
-        ("no_text", f"{cannot}: ValueError"),
+        ("no_text", "_NoTextError"),
         ("empty", "_EmptyError:"),
         ("no_delay", f"{cannot}: TypeError"),
     }
@@ -84,6 +85,73 @@ async def test_process_that_was_killed_without_a_job_costs_no_attempt(
         await until(lambda: first not in [each.pid for each in active_children()])
         assert await pid_of.ask() != first
     assert "has ended with code" not in caplog.text
+
+
+async def test_worker_that_stops_does_not_give_back_a_job_that_is_being_deleted(
+    running: servers.RunningService,
+    project: str,
+    client: AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker, is_held = worker_of(running, project, grace=0), asyncio.Event()
+    send = Connection._once
+
+    async def slowly(connection: Connection, method: str, *more: Any) -> Answer:
+        if method == "DELETE":
+            is_held.set()
+            await asyncio.Event().wait()
+        return await send(connection, method, *more)
+
+    monkeypatch.setattr(Connection, "_once", slowly)
+    ends = worker.task("q", name="ends")(print)
+    await ends.post()
+    async with working(worker):
+        await is_held.wait()
+    assert ((await stats(client))["claimed"], (await stats(client))["free"]) == (1, 0)
+
+
+async def test_job_whose_result_cannot_be_sent_comes_again(
+    running: servers.RunningService,
+    project: str,
+    client: AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = worker_of(running, project, ttl=1)
+
+    async def away(*_: Any) -> None:
+        raise Unavailable("tried for 30 seconds", may_be_done=True)
+
+    monkeypatch.setattr(consuming, "reply", away)  # the service is back before the lease ends
+    answer = worker.task("q", name="answer")(print)
+    async with working(worker):
+        await answer.post()
+        await dead_letters(client, 1)
+
+
+@pytest.mark.nightly  # a minute is the shortest time that a message may live
+async def test_caller_learns_that_no_result_came(
+    running: servers.RunningService, project: str
+) -> None:
+    worker = worker_of(running, project)
+    answer = worker.task("q", name="answer")(print)
+    with pytest.raises(TimeoutError, match="answer: no result from queue q within 60 seconds"):
+        await answer.ask()
+    await worker.close()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"concurrency": 0}, {"concurrency": "4"}, {"prefetch": -1}, {"ttl": 0}, {"grace": -1}]
+)
+def test_worker_names_a_number_that_it_cannot_have(wrong: dict[str, Any]) -> None:
+    ((name, value),) = wrong.items()
+    with pytest.raises(ValueError, match=rf"{name} must be [01] or more, not {value!r}"):
+        Worker(**wrong)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "3"])
+def test_time_limit_that_is_none_is_refused(timeout: Any) -> None:
+    with pytest.raises(ValueError, match=f"'print' must be above 0, not {timeout!r}"):
+        Worker().task("q", timeout=timeout, processes=True)(print)
 
 
 async def test_worker_without_grace_gives_back_what_has_not_begun(

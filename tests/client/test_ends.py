@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients, iterations and processes that end without a word: who has the messages then."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+
+import pytest
+from zaqar_redis_client import AsyncClient, Client
+from zaqar_redis_client.blocking import _Loop
+
+from tests.client.worker_process import PYTHON_PATH
+from tests.support import servers
+
+_LEAVES = """
+import sys
+from zaqar_redis_client import Client
+leases = Client(*sys.argv[1:]).queue("q").consume()
+next(leases).ack()
+"""
+
+
+def test_process_that_ends_in_an_iteration_gives_back_and_says_nothing(
+    running: servers.RunningService, project: str
+) -> None:
+    with Client(running.url, project) as client:
+        client.queue("q").post_many([1, 2, 3])
+    ended = subprocess.run(
+        [sys.executable, "-c", _LEAVES, running.url, project],
+        capture_output=True,
+        env=PYTHON_PATH,
+        timeout=120,
+    )
+    assert (ended.returncode, ended.stdout + ended.stderr) == (0, b"")
+    with Client(running.url, project) as client:
+        found = client.queue("q").stats()["messages"]
+    assert (found["free"], found["claimed"]) == (2, 0)
+
+
+def test_iteration_that_is_collected_in_the_thread_of_requests_blocks_none(
+    running: servers.RunningService, project: str
+) -> None:
+    with Client(running.url, project) as client:
+        queue = client.queue("q")
+        queue.post_many([1, 2])
+
+        def leave() -> None:
+            kept: list[object] = []
+            leases = queue.consume()
+            next(leases).ack()
+            kept.extend([kept, leases])
+
+        collected = threading.Event()
+
+        def collect() -> None:
+            gc.collect()
+            collected.set()
+
+        gc.disable()  # else it may be collected in this thread
+        try:
+            leave()
+            _Loop._loop().call_soon_threadsafe(collect)
+            assert collected.wait(60)
+        finally:
+            gc.enable()
+        servers.wait_for(lambda: queue.stats()["messages"]["free"] == 1, "it to go back")
+
+
+async def test_message_of_a_client_that_was_closed_comes_back(
+    running: servers.RunningService, project: str, client: AsyncClient
+) -> None:
+    queue = client.queue("q")
+    await queue.create(_min_claim_ttl=1)
+    await queue.post("important")
+
+    async def fail() -> None:
+        async with AsyncClient(running.url, project) as other:
+            async for lease in other.queue("q").consume(ttl=1):
+                raise ValueError(lease.body)
+
+    with pytest.raises(ValueError, match="important"):
+        await fail()
+    claim = await queue.claim(wait=20)
+    assert claim
+    assert claim.messages[0].body == "important"
