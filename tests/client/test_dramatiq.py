@@ -172,7 +172,7 @@ def test_job_whose_retry_cannot_be_posted_comes_back(
 
     def _away(name: str) -> Any:
         monkeypatch.setattr(broker, "queue", enqueue)
-        raise ConnectionClosed("the service is away")  # type: ignore[no-untyped-call]
+        raise ConnectionClosed("the service is away")
 
     work.send()
     worker = dramatiq.Worker(broker, worker_threads=1)
