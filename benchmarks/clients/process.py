@@ -17,7 +17,7 @@ from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import Any
 
-from benchmarks.clients.queues import CLIENTS, QueueClient
+from benchmarks.clients.queues import CLIENTS, QueueClient, Sender
 
 _TEXT = "x" * 120
 
@@ -40,20 +40,19 @@ class JobPoster:
         else:
             list(self._threads.map(lambda body: self._post(**body), bodies))
 
-    async def take(self, count: int) -> int:
-        raise NotImplementedError("its workers do")
-
     async def close(self) -> None:
         if hasattr(self._jobs, "close"):
             await self._jobs.close()
 
 
-async def _do(client: QueueClient, act: str, most: int, seconds: float, together: int) -> int:
+async def _do(client: Sender, act: str, most: int, seconds: float, together: int) -> int:
     done, until = 0, time.perf_counter() + seconds
-    while done < most and time.perf_counter() < until:
-        if act == "take":
+    if act == "take":
+        assert isinstance(client, QueueClient)
+        while done < most and time.perf_counter() < until:
             done += await client.take(min(together, most - done))
-            continue
+        return done
+    while done < most and time.perf_counter() < until:
         await client.send(
             [{"order": number, "text": _TEXT} for number in range(done, done + together)]
         )
@@ -62,7 +61,7 @@ async def _do(client: QueueClient, act: str, most: int, seconds: float, together
 
 
 async def main(name: str, together: int) -> None:
-    client: QueueClient = CLIENTS[name]() if name in CLIENTS else JobPoster(name)
+    client: Sender = CLIENTS[name]() if name in CLIENTS else JobPoster(name)
     await client.open(os.environ["BENCHMARK_ADDRESS"], os.environ["BENCHMARK_QUEUE"], together)
     print("ready", flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):

@@ -7,13 +7,13 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 #: Messages of one claim: the limit of a service that has the defaults.
 _CLAIM = 20
 
 
-class QueueClient(Protocol):
+class Sender(Protocol):
     """A connected client of one queue."""
 
     async def open(self, address: str, queue: str, together: int) -> None: ...
@@ -21,10 +21,15 @@ class QueueClient(Protocol):
     async def send(self, bodies: Sequence[Any]) -> None:
         """Returns when all are confirmed."""
 
+    async def close(self) -> None: ...
+
+
+@runtime_checkable
+class QueueClient(Sender, Protocol):
+    """One that takes messages, too."""
+
     async def take(self, count: int) -> int:
         """Receives at most *count* messages, and acknowledges them; returns how many."""
-
-    async def close(self) -> None: ...
 
 
 class Zaqar:

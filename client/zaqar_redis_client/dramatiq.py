@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any
 
 from dramatiq import Broker, Consumer, Message, MessageProxy, Middleware
@@ -18,14 +19,10 @@ from dramatiq.errors import ConnectionClosed, DecodeError, QueueJoinTimeout, Que
 from zaqar_redis_client.blocking import Client, Queue, _Loop
 from zaqar_redis_client.claims import AsyncLease, give_back
 from zaqar_redis_client.credentials import Credential
-from zaqar_redis_client.errors import LeaseLost, NotFound, Unavailable
-from zaqar_redis_client.jobs import body_of, data_of, delayed
+from zaqar_redis_client.errors import NotFound, Refused, Unavailable, ZaqarError
+from zaqar_redis_client.jobs import CLAIM, LONGEST_DELAY, body_of, data_of, delayed
 from zaqar_redis_client.records import DraftFields
-
-#: Messages of one claim: the limit of a service that has the defaults.
-_PAGE = 20
-#: Bytes of a dead letter's reason.
-_REASON_BYTES = 256
+from zaqar_redis_client.tasks import reason_of
 
 
 class ZaqarBroker(Broker):
@@ -52,23 +49,19 @@ class ZaqarBroker(Broker):
         self.queues: set[str] = set()
         self.claim_ttl = claim_ttl
         self._message_ttl = message_ttl
-        self._url, self._project, self._credential = url, project, credential
+        self._new_client = functools.partial(Client, url, project, credential=credential)
         # By process: connections do not outlive a fork, and must not be closed by the child.
         self._clients: dict[int, Client] = {}
-        self._lock = threading.Lock()
 
     def queue(self, name: str) -> Queue:
         """Returns the queue of the service that has the messages."""
-        with self._lock:
-            client = self._clients.get(os.getpid())
-            if client is None:
-                client = Client(self._url, self._project, credential=self._credential)
-                self._clients[os.getpid()] = client
+        pid = os.getpid()
+        # Of several threads the first decides: a client that was not used has nothing to close.
+        client = self._clients.get(pid) or self._clients.setdefault(pid, self._new_client())
         return client.queue(name)
 
     def close(self) -> None:
-        with self._lock:
-            client = self._clients.pop(os.getpid(), None)
+        client = self._clients.pop(os.getpid(), None)
         if client is not None:
             client.close()
 
@@ -98,12 +91,13 @@ class ZaqarBroker(Broker):
         if priority is not None:
             fields["priority"] = priority
         try:
-            with _connection_errors():
-                self.queue(posted.queue_name).post(body_of(posted.encode()), **fields)
-        except BaseException:
+            _post(self.queue(posted.queue_name), posted, fields)
+        except BaseException as error:
             if isinstance(message, _Delivery):
-                # A retry that could not be posted: dramatiq would acknowledge it all the same.
-                message.must_come_back = True
+                # A retry that could not be posted: dramatiq acknowledges it all the same.
+                pause = min(int((delay or 0) / 1000) + 1, LONGEST_DELAY)
+                release = message.lease.release
+                message.finish = functools.partial(release, delay=pause, reason=reason_of(error))
             raise
         self.emit_after("enqueue", posted, delay)
         return posted
@@ -116,7 +110,7 @@ class ZaqarBroker(Broker):
 
     def _require(self, queue_name: str) -> None:
         if queue_name not in self.queues:
-            raise QueueNotFound(queue_name)  # type: ignore[no-untyped-call]  # of dramatiq
+            raise QueueNotFound(queue_name)
 
     def flush(self, queue_name: str) -> None:
         """Deletes the messages of a queue; its dead letters stay."""
@@ -150,7 +144,7 @@ class ZaqarBroker(Broker):
         until = None if timeout is None else time.monotonic() + timeout / 1000
         while self._counts(queue_name)["total"]:
             if until is not None and time.monotonic() >= until:
-                raise QueueJoinTimeout(queue_name)  # type: ignore[no-untyped-call]  # untyped there
+                raise QueueJoinTimeout(queue_name)
             time.sleep(interval / 1000)
 
 
@@ -160,7 +154,8 @@ class _Delivery(MessageProxy):
     def __init__(self, message: Message[Any], lease: AsyncLease) -> None:
         super().__init__(message)
         self.lease = lease
-        self.must_come_back = False
+        #: what its acknowledgement does
+        self.finish: Callable[[], Coroutine[Any, Any, None]] = lease.ack
 
 
 class _Consumer(Consumer):
@@ -175,7 +170,7 @@ class _Consumer(Consumer):
         self._dead_letters = broker.queue(xq_name(queue_name))
         self._prefetch = prefetch
         self._seconds = timeout / 1000
-        #: `_PAGE` at most
+        #: `CLAIM` at most
         self._claimed: deque[AsyncLease] = deque()
         #: ids of the messages that the worker has, `_prefetch` at most
         self._held: set[str] = set()
@@ -183,7 +178,7 @@ class _Consumer(Consumer):
 
     def __next__(self) -> _Delivery | None:
         if not self._claimed:
-            room = min(self._wait_for_room(), _PAGE)
+            room = min(self._wait_for_room(), CLAIM)
             if not room:
                 return None
             # The service waits for whole seconds.
@@ -192,79 +187,81 @@ class _Consumer(Consumer):
                 self._claimed += _Loop.run(self._queue._async._leases(room, ttl=ttl, wait=wait))
             if not self._claimed:
                 return None
-        lease = self._claimed.popleft()
+        lease = self._claimed[0]
         try:
             message = Message.decode(data_of(lease.body))
         except DecodeError as error:
             self._broker.logger.exception("Message %s is none of dramatiq.", lease.message.id)
-            self._bury(lease, lease.body, str(error))
+            self._dead_letter(lease, lease.body, error)
+            self._claimed.popleft()  # not before: `close` gives back what could not be moved
             return None
         with self._changed:
-            self._held.add(lease.message.id)
+            self._held.add(self._claimed.popleft().message.id)
         return _Delivery(message, lease)
 
     def _wait_for_room(self) -> int:
         """Returns how many messages may be claimed; 0: none became free in time."""
         with self._changed:
             # A quarter: fewer and larger claims, while the threads still have work.
-            enough = max(1, self._prefetch // 4)
-            self._changed.wait_for(
-                lambda: self._prefetch - len(self._held) >= enough, self._seconds
-            )
+            most = self._prefetch - max(1, self._prefetch // 4)
+            self._changed.wait_for(lambda: len(self._held) <= most, self._seconds)
             return self._prefetch - len(self._held)
 
     # A worker gives a consumer what came from it, so all of them are deliveries.
 
     def ack(self, message: _Delivery) -> None:  # type: ignore[override]  # its own come back
-        if message.must_come_back:
-            self._end(message, message.lease.release(reason="its retry could not be posted"))
-        else:
-            self._end(message, message.lease.ack())
+        self._end(message.lease, message.finish())
 
     def nack(self, message: _Delivery) -> None:  # type: ignore[override]  # its own come back
-        """Moves the message to `<queue>.XQ`."""
-        error = message._exception
-        reason = f"{type(error).__name__}: {error}" if error else "failed"
-        with _connection_errors():
-            self._post_dead(message.lease, body_of(message._message.encode()), reason)
-        self._end(message, message.lease.ack())
+        self._dead_letter(message.lease, message._message, message._exception)
 
     def requeue(self, messages: Iterable[_Delivery]) -> None:  # type: ignore[override]  # its own come back
-        deliveries = [*messages]
-        _Loop.run(give_back([each.lease for each in deliveries]))
-        self._forget(deliveries)
+        leases = [message.lease for message in messages]
+        _Loop.run(give_back(leases))
+        self._forget(leases)
 
     def close(self) -> None:
         left, self._claimed = self._claimed, deque()
         _Loop.run(give_back(left))
 
-    def _end(self, message: _Delivery, ending: Any) -> None:
+    def _dead_letter(self, lease: AsyncLease, job: Any, error: BaseException | None) -> None:
+        """Moves a message, or a body, to `<queue>.XQ`; what is refused there comes back later."""
+        fields: DraftFields = {
+            "ttl": self._broker._message_ttl,
+            "dedup_id": lease.message.id,  # so that it comes once when the deletion is repeated
+            "attributes": {"reason": reason_of(error) if error else "failed"},
+        }
+        try:
+            _post(self._dead_letters, job, fields)
+            ending = lease.ack()
+        except ZaqarError as refusal:
+            self._broker.logger.error("Message %s comes back: %s", lease.message.id, refusal)
+            ending = lease.release(delay=LONGEST_DELAY, reason=reason_of(refusal))
+        self._end(lease, ending)
+
+    def _end(self, lease: AsyncLease, ending: Coroutine[Any, Any, None]) -> None:
         try:
             with _connection_errors():
                 _Loop.run(ending)
-        except LeaseLost as error:
-            self._broker.logger.warning(
-                "Message %s may be done twice: %s", message.message_id, error
-            )
-        self._forget([message])
+        except ZaqarError as error:
+            self._broker.logger.warning("Message %s may be done twice: %s", lease.message.id, error)
+        self._forget([lease])
 
-    def _forget(self, messages: Iterable[_Delivery]) -> None:
+    def _forget(self, leases: Iterable[AsyncLease]) -> None:
         with self._changed:
-            self._held -= {message.lease.message.id for message in messages}
+            self._held -= {lease.message.id for lease in leases}
             self._changed.notify_all()
 
-    def _bury(self, lease: AsyncLease, body: Any, reason: str) -> None:
-        with _connection_errors(), contextlib.suppress(LeaseLost):
-            self._post_dead(lease, body, reason)
-            _Loop.run(lease.ack())
 
-    def _post_dead(self, lease: AsyncLease, body: Any, reason: str) -> None:
-        self._dead_letters.post(
-            body,
-            ttl=self._broker._message_ttl,
-            dedup_id=lease.message.id,  # so that it comes once when the deletion must be repeated
-            attributes={"reason": reason.encode()[:_REASON_BYTES].decode(errors="ignore")},
-        )
+def _post(queue: Queue, job: Any, fields: DraftFields) -> None:
+    """Posts a message, or a body; without the traceback if the service refuses it with that."""
+    try:
+        with _connection_errors():
+            queue.post(body_of(job.encode()) if isinstance(job, Message) else job, **fields)
+    except Refused:
+        if not isinstance(job, Message) or not job.options.pop("traceback", None):
+            raise
+        _post(queue, job, fields)
 
 
 @contextlib.contextmanager
@@ -273,4 +270,4 @@ def _connection_errors() -> Iterator[None]:
     try:
         yield
     except Unavailable as error:
-        raise ConnectionClosed(error) from error  # type: ignore[no-untyped-call]  # untyped there
+        raise ConnectionClosed(error) from error

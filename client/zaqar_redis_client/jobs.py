@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the brokers of frameworks share: how an encoded job is posted."""
+"""What the brokers of frameworks share: limits, and how an encoded job is posted."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from typing import Any
 
 from zaqar_redis_client.records import DraftFields
 
+#: Messages of a claim: `max_messages_per_claim_or_pop` of a service that has the defaults.
+CLAIM = 20
 #: Seconds that the service takes as a delay; later messages get a time by the client's clock.
-_LONGEST_DELAY = 900
+LONGEST_DELAY = 900
 
 
 def delayed(seconds: float) -> DraftFields:
     """Returns the fields of a message that comes after *seconds*, rounded up."""
     whole = max(0, math.ceil(seconds))
-    if whole <= _LONGEST_DELAY:
+    if whole <= LONGEST_DELAY:
         return {"delay": whole}
     return {"deliver_at": datetime.now(UTC) + timedelta(seconds=whole)}
 

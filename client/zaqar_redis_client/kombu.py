@@ -71,14 +71,13 @@ class Transport(virtual.Transport):
         scheme = "https" if params.ssl else "http"
         url = f"{scheme}://{params.hostname or '127.0.0.1'}:{params.port or self.default_port}"
         project = (params.virtual_host or "/").strip("/") or None
-        key = (os.getpid(), url, project, params.password)
+        key = (os.getpid(), url, project, params.password or None)
         if key not in _clients:
-            if not any(known[0] == key[0] for known in _clients):
+            if not any(known[0] == key[0] for known in [*_clients]):
                 # After those of `virtual.QoS`, which have a higher priority.
                 Finalize(None, _close_clients, exitpriority=0)
-            _clients[key] = AsyncClient(
-                url, project, credential=params.password or None, retry_for=_RETRY_FOR
-            )
+            client = AsyncClient(url, project, credential=key[3], retry_for=_RETRY_FOR)
+            _clients.setdefault(key, client)  # another thread may have been faster
         return _clients[key]
 
     def establish_connection(self) -> Any:

@@ -98,4 +98,4 @@ def result_backend() -> StubResults:
 
 @pytest.fixture
 def rate_limiter_backend() -> StubLimits:
-    return StubLimits()  # type: ignore[no-untyped-call]
+    return StubLimits()

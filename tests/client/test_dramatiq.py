@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -11,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import dramatiq
+import psutil
 import pytest
 from dramatiq.errors import ConnectionClosed, QueueJoinTimeout, QueueNotFound
-from zaqar_redis_client import Client
+from zaqar_redis_client import Client, Queue, Unavailable
 from zaqar_redis_client.dramatiq import ZaqarBroker
 
 from tests.client import frameworks
@@ -33,7 +35,7 @@ def broker(running: servers.RunningService, project: str) -> Iterator[ZaqarBroke
 
 @pytest.fixture
 def worker(broker: ZaqarBroker) -> Iterator[dramatiq.Worker]:
-    worker = dramatiq.Worker(broker, worker_threads=4)
+    worker = dramatiq.Worker(broker, worker_threads=4, worker_timeout=100)
     worker.start()
     yield worker
     worker.stop()
@@ -172,16 +174,99 @@ def test_job_whose_retry_cannot_be_posted_comes_back(
 
     def _away(name: str) -> Any:
         monkeypatch.setattr(broker, "queue", enqueue)
-        raise ConnectionClosed("the service is away")  # type: ignore[no-untyped-call]
+        raise ConnectionClosed("the service is away")
 
     work.send()
-    worker = dramatiq.Worker(broker, worker_threads=1)
+    worker = dramatiq.Worker(broker, worker_threads=1, worker_timeout=100)
     worker.start()
     try:
         servers.wait_for(lambda: len(attempts) == 2, "the second attempt")
         broker.join("default", timeout=60_000)
     finally:
         worker.stop()
+
+
+def test_failed_job_near_the_limit_is_retried_and_moved_without_its_traceback(
+    broker: ZaqarBroker, worker: dramatiq.Worker
+) -> None:
+    for name in ("default", "default.XQ"):
+        broker.queue(name).create(_max_messages_post_size=1200)
+    times = []
+
+    @dramatiq.actor(broker=broker, max_retries=1, min_backoff=500, max_backoff=500)
+    def fail(text: str) -> None:
+        times.append(time.monotonic())
+        raise ValueError("no paper")
+
+    fail.send("x" * 600)
+    broker.join("default", timeout=60_000)
+    assert len(times) == 2
+    assert times[1] - times[0] >= 0.5
+    (dead,) = broker.queue("default.XQ").messages()
+    assert dead.attributes["reason"] == "ValueError: no paper"
+    assert "traceback" not in dead.body
+
+
+def test_job_whose_retry_is_refused_comes_back_after_its_back_off(
+    broker: ZaqarBroker, worker: dramatiq.Worker
+) -> None:
+    attempts = []
+
+    @dramatiq.actor(broker=broker, min_backoff=600_000, max_backoff=600_000)
+    def fail() -> None:
+        attempts.append(1)
+        broker.queue("default").update(_max_messages_post_size=10)
+        raise ValueError("no paper")
+
+    fail.send()
+    _wait_until_delayed(broker, "too large")
+    assert len(attempts) == 1
+
+
+def _wait_until_delayed(broker: ZaqarBroker, reason: str) -> None:
+    """Waits until the only message of the queue has come back for this reason, with a delay."""
+    servers.wait_for(lambda: broker.get_queue_message_counts("default")[1] == 1, "a delay")
+    (delayed,) = broker.queue("default").messages(delayed=True)
+    assert reason in delayed.reason
+
+
+@pytest.mark.parametrize("is_job", [True, False])
+def test_job_that_cannot_become_a_dead_letter_comes_back_and_leaves_its_place(
+    broker: ZaqarBroker, is_job: bool
+) -> None:
+    broker.declare_queue("default")
+    broker.queue("default.XQ").create(_max_messages_post_size=10)
+    first, second = _messages(range(2))
+    broker.queue("default").post(first.asdict() if is_job else "no job")
+    consumer = broker.consume("default", prefetch=1, timeout=100)
+    held = next(consumer)
+    assert bool(held) == is_job
+    if held:
+        consumer.nack(held)
+    _wait_until_delayed(broker, "too large")
+    broker.enqueue(second)
+    following = next(consumer)
+    assert following
+    assert following.args == (1,)
+
+
+def test_message_that_is_no_job_comes_back_when_it_cannot_be_moved(
+    broker: ZaqarBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.declare_queue("default")
+    broker.queue("default").post("no job")
+    consumer = broker.consume("default", timeout=100)
+
+    def _away(*_: object, **__: object) -> None:
+        raise Unavailable("the service is away", may_be_done=False)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Queue, "post", _away)
+        with pytest.raises(ConnectionClosed):
+            next(consumer)
+    consumer.close()
+    assert next(broker.consume("default", timeout=100)) is None
+    assert broker.get_queue_message_counts("default") == (0, 0, 1)
 
 
 @pytest.fixture
@@ -193,15 +278,26 @@ def jobs(running: servers.RunningService, project: str) -> Iterator[ZaqarBroker]
     broker.close()
 
 
+@contextlib.contextmanager
+def _twelve_jobs(
+    jobs: ZaqarBroker, url: str, project: str, folder: Path
+) -> Iterator[tuple[Client, psutil.Process]]:
+    """Jobs of half a second, and the worker that does them."""
+    for message in _messages(range(12), seconds=0.5):
+        jobs.enqueue(message)
+    with (
+        Client(url, project) as client,
+        frameworks.worker(_COMMAND, url, project, folder) as process,
+    ):
+        yield client, process
+
+
 def test_jobs_of_a_killed_worker_are_done_by_another(
     jobs: ZaqarBroker, running: servers.RunningService, project: str, tmp_path: Path
 ) -> None:
-    for message in _messages(range(12), seconds=0.5):
-        jobs.enqueue(message)
-    with Client(running.url, project) as client:
-        with frameworks.worker(_COMMAND, running.url, project, tmp_path) as process:
-            frameworks.wait_for_jobs(client, "begun", 5)
-            frameworks.kill(process)
+    with _twelve_jobs(jobs, running.url, project, tmp_path) as (client, process):
+        frameworks.wait_for_jobs(client, "begun", 5)
+        frameworks.kill(process)
         with frameworks.worker(_COMMAND, running.url, project, tmp_path, "another"):
             frameworks.wait_for_jobs(client, "done", 12)
             jobs.join("default", timeout=60_000)
@@ -210,13 +306,10 @@ def test_jobs_of_a_killed_worker_are_done_by_another(
 def test_worker_that_is_asked_to_end_finishes_and_gives_back_the_rest(
     jobs: ZaqarBroker, running: servers.RunningService, project: str, tmp_path: Path
 ) -> None:
-    for message in _messages(range(12), seconds=0.5):
-        jobs.enqueue(message)
-    with Client(running.url, project) as client:
-        with frameworks.worker(_COMMAND, running.url, project, tmp_path) as process:
-            frameworks.wait_for_jobs(client, "begun", 1)
-            process.terminate()
-            servers.wait_for(lambda: not process.children(), "the worker to end")
+    with _twelve_jobs(jobs, running.url, project, tmp_path) as (client, process):
+        frameworks.wait_for_jobs(client, "begun", 1)
+        process.terminate()
+        servers.wait_for(lambda: not process.children(), "the worker to end")
         begun = frameworks.numbers(client, "begun")
         assert begun == frameworks.numbers(client, "done")
         assert jobs.get_queue_message_counts("default")[0] == 12 - len(begun)

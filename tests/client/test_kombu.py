@@ -6,15 +6,17 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import kombu
 import pytest
 import zaqar_redis_client.kombu as transport
-from zaqar_redis_client import Client, kombu_channel
+from zaqar_redis_client import AsyncClient, Client, kombu_channel
 
 from tests.client.celery_app import environment
 from tests.support import servers
@@ -151,6 +153,33 @@ def test_message_with_an_eta_waits_in_the_service(connection: Any, service: Clie
         message.ack()
     (waiting,) = service.queue("q").messages(delayed=True)
     assert waiting.body["body"] == "later"
+
+
+def test_threads_that_connect_at_once_share_a_client(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = threading.Barrier(2)
+
+    class _Client(AsyncClient):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            both.wait(60)  # so that each thread has looked for one before
+            super().__init__(*args, **options)
+
+    monkeypatch.setattr(transport, "AsyncClient", _Client)
+    connections = [kombu.Connection(url) for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        clients = [*threads.map(lambda each: each.transport.service(), connections)]
+    assert clients[0] is clients[1]
+
+
+def test_queue_that_deletes_itself_ends_with_its_channel_one_that_expires_does_not(
+    url: str, service: Client
+) -> None:
+    with kombu.Connection(url) as connection:
+        queues = [kombu.Queue("expiring", expires=120), kombu.Queue("own", auto_delete=True)]
+        with kombu.Consumer(connection, queues, on_message=print):
+            assert len([*service.queues()]) == 2
+    assert [*service.queues()] == ["expiring"]
 
 
 @pytest.mark.parametrize("kind", ["fanout", "topic"])

@@ -10,7 +10,7 @@ from zaqar_redis_client.dramatiq import ZaqarBroker
 from benchmarks.clients import jobs
 
 dramatiq.set_broker(
-    RedisBroker(url=jobs.ADDRESS)  # type: ignore[no-untyped-call]  # untyped there
+    RedisBroker(url=jobs.ADDRESS)
     if jobs.ADDRESS.startswith("redis:")
     else ZaqarBroker(jobs.ADDRESS, "benchmark")
 )
