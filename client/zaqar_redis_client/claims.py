@@ -130,21 +130,16 @@ class AsyncClaim:
 
     def keep(self) -> asyncio.Task[None]:
         """Renews it from now on, until it holds nothing any more, is lost, or the client closes."""
-        self._renewal = started(self._keep())
+        self._renewal = started(self._keep(self._queue._connection.session))
         return self._renewal
 
-    async def _keep(self) -> None:
-        connection = self._queue._connection
-        session = connection.session
-        try:
-            while True:
-                await asyncio.sleep(self.ttl / _RENEWALS)
-                if connection.session is not session:  # it was closed: nobody works on them
-                    break
+    async def _keep(self, session: object) -> None:
+        with contextlib.suppress(LeaseLost, TimeoutError):
+            await asyncio.sleep(self.ttl / _RENEWALS)
+            while self._queue._connection.session is session:  # else it was closed
                 async with asyncio.timeout(self._until - monotonic()):
                     await self._renew_patiently()
-        except (LeaseLost, TimeoutError):
-            pass
+                await asyncio.sleep(self.ttl / _RENEWALS)
         self._lost.set_result(None)
 
     async def _renew_patiently(self) -> None:
@@ -209,9 +204,8 @@ async def give_back(leases: Iterable[AsyncLease]) -> None:
     """Makes messages available to others at once, or, if that fails, when their leases end."""
     ids: dict[AsyncClaim, list[str]] = {}
     for lease in leases:
-        if lease.claim._queue._connection.session is None:  # it was closed
-            continue
-        ids.setdefault(lease.claim, []).append(lease.message.id)
+        if lease.claim._queue._connection.session:  # else it was closed
+            ids.setdefault(lease.claim, []).append(lease.message.id)
     releases = (claim.release(each, delay=0) for claim, each in ids.items())
     for error in await asyncio.gather(*releases, return_exceptions=True):
         if error is not None:

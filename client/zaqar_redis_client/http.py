@@ -181,8 +181,8 @@ class Connection:
                 may_be_done = answer.status not in _NOT_DONE
                 problem = str(refusal)
                 after = _seconds(answer.headers.get("Retry-After", ""))
-            if may_be_done and not repeatable:
-                raise Unavailable(problem, may_be_done=True)
+            if (may_be_done and not repeatable) or self.session is None:  # it was closed
+                raise Unavailable(problem, may_be_done=may_be_done)
             delay = max(after, pause * random.uniform(0.5, 1))
             if loop.time() + delay > until:
                 raise Unavailable(

@@ -168,9 +168,7 @@ class _Container:
         if not isinstance(draft, Draft):
             return json.dumps({"body": draft}).encode()
         if draft.is_extended:
-            await self._connection.require_extended(
-                f"more than body, ttl and delay of a message, for {self.name}"
-            )
+            await self._connection.require_extended("more of a message than body, ttl and delay")
         return json.dumps(draft.document()).encode()
 
     async def _post_each(self, documents: list[bytes]) -> Sequence[str | BaseException]:
