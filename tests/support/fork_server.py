@@ -50,7 +50,6 @@ class ForkServer:
     """The process that forks, seen from that of the tests."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
         self._environment = dict(os.environ)
         self._connection, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         self._connection.settimeout(_TIMEOUT)
@@ -62,27 +61,25 @@ class ForkServer:
                 start_new_session=True,
                 cwd=_ROOT,
             )
-        self.is_alive = self._receive() == b"ready"
+        self._is_ready = self._receive() == b"ready"
 
     def suits(self, environment: Mapping[str, str]) -> bool:
         """Returns whether modules imported with *environment* would be the same."""
         different = environment.items() ^ self._environment.items()
-        return all(name.startswith(_READ_LATE) for name, _ in different)
+        return self._is_ready and all(name.startswith(_READ_LATE) for name, _ in different)
 
     def fork(self, words: Sequence[str], output: int, environment: Mapping[str, str]) -> int | None:
         """Starts a command as a child of this process; returns its pid, None: it cannot."""
         request = json.dumps({"words": words, "environment": dict(environment)})
-        with self._lock:
-            # Only meanwhile: the workers of services that are killed belong to nobody here.
-            _adopt_orphans(True)
-            try:
-                socket.send_fds(self._connection, [request.encode()], [output])
-                answer = self._receive()
-            except OSError:
-                answer = b""
-            finally:
-                _adopt_orphans(False)
-        self.is_alive = bool(answer)
+        # Only meanwhile: the workers of services that are killed belong to nobody here.
+        _adopt_orphans(True)
+        try:
+            socket.send_fds(self._connection, [request.encode()], [output])
+            answer = self._receive()
+        except OSError:
+            answer = b""
+        finally:
+            _adopt_orphans(False)
         return int(answer) if answer else None
 
     def close(self) -> None:
@@ -122,21 +119,25 @@ class ForkedCommand(subprocess.Popen[bytes]):
 
 
 _server: ForkServer | None = None
+_lock = Lock()
 
 
 def _fork(words: Sequence[str], output: int, environment: Mapping[str, str]) -> int | None:
     global _server
     # The modules of a package elsewhere are not those that were imported.
-    if sys.platform != "linux" or Path.cwd() != _ROOT or any(map(_is_coverage, environment)):
+    if sys.platform != "linux" or Path.cwd() != _ROOT:
         return None
-    if _server is None or not _server.is_alive:
+    if any(name.startswith(_COVERAGE) for name in environment):
+        return None
+    with _lock:
+        _server = _server or ForkServer()
+        if _server.suits(environment):
+            pid = _server.fork(words, output, environment)
+            if pid is not None:
+                return pid
+        # It has ended, or was started while a test had another environment: the next one is right.
         close()
-        _server = ForkServer()
-    return _server.fork(words, output, environment) if _server.suits(environment) else None
-
-
-def _is_coverage(variable: str) -> bool:
-    return variable.startswith(_COVERAGE)
+        return None
 
 
 @atexit.register
