@@ -55,6 +55,7 @@ class ForkServer:
         self._connection.settimeout(_TIMEOUT)
         with theirs:
             self.process = subprocess.Popen(
+                # Processes of a service are known by the module in their command lines.
                 [sys.executable, "-m", __name__, str(theirs.fileno()), MODULE],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
