@@ -26,6 +26,7 @@ from typing import TypeVar
 import httpx
 import redis
 
+from tests.support.fork_server import MODULE, ForkedCommand
 from zaqar_redis.benchmarks.logs import check_log
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 
@@ -264,7 +265,7 @@ class RunningService:
         """Returns the pids of the worker processes."""
         own = self.process.pid
         children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
-        return [pid for pid in map(int, children) if b"zaqar_redis.cli.main" in _command_line(pid)]
+        return [pid for pid in map(int, children) if MODULE.encode() in _command_line(pid)]
 
     def answers(self) -> bool:
         try:
@@ -307,6 +308,19 @@ def start_logged(
         )
 
 
+def start_command(
+    words: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> subprocess.Popen[bytes]:
+    """Starts ``zaqar-redis WORDS`` like `start_logged`, without its imports where possible."""
+    if cwd is not None:
+        return start_logged([sys.executable, "-m", MODULE, *words], log, environment, cwd)
+    with log.open("ab") as output:
+        return ForkedCommand(words, output, os.environ | dict(environment or {}))
+
+
 @contextlib.contextmanager
 def service(
     storage: str,
@@ -328,11 +342,10 @@ def service(
         config = config_file(Path(folder), config_text(dict(options or {}) | {"redis": redis}))
         log = Path(folder) / "service.log"
         command = [
-            *(sys.executable, "-m", "zaqar_redis.cli.main", "serve"),
-            *("--bind", f"127.0.0.1:{port}", "--workers", str(workers)),
+            *("serve", "--bind", f"127.0.0.1:{port}", "--workers", str(workers)),
             *("--storage", storage, "--config-file", config, *words),
         ]
-        process = start_logged(command, log, environment, cwd)
+        process = start_command(command, log, environment, cwd)
         with watched(process, port, log) as running:
             if workers > 1:  # the first one may answer before the last one is started
                 wait_for(lambda: len(running.workers()) >= workers, f"{workers} workers")
