@@ -25,7 +25,7 @@ _RENEWALS, _ATTEMPTS = 3, 2
 #: before others get them, whose clock may be a little faster.
 _MARGIN = 0.1
 #: Messages of a claim or page, ids of a request: the most that a service with the defaults takes.
-PAGE = 20
+PAGE, _LONGEST_PAGE = 20, 100
 _LEASES = "leases of single messages"
 logger = logging.getLogger(__name__)
 #: What runs.  A process that was forked has it, too, and must not collect it there: that would
@@ -63,7 +63,8 @@ class AsyncClaim:
         self._held = {message.id for message in messages}
         self._path = f"{queue._path}/claims/{claim_id}"
         self._renewal: asyncio.Task[None] | None = None
-        self._deletions = Together(pages, self._delete)
+        most = min(max(PAGE, len(messages)), _LONGEST_PAGE)  # ids: as many as the service gave
+        self._deletions = Together(lambda ids: pages(ids, most), self._delete)
 
     async def show(self) -> dict[str, Any]:
         """Returns its document: `ttl`, `age` and what it still holds.  Raises LeaseLost."""
@@ -196,8 +197,8 @@ class AsyncLease:
         await self.claim.extend(self.message.id, ttl)
 
 
-def pages(ids: Sequence[str]) -> list[Sequence[str]]:
-    return [ids[at : at + PAGE] for at in range(0, len(ids), PAGE)]
+def pages(ids: Sequence[str], page: int = PAGE) -> list[Sequence[str]]:
+    return [ids[at : at + page] for at in range(0, len(ids), page)]
 
 
 async def give_back(leases: Iterable[AsyncLease]) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import threading
@@ -30,8 +31,13 @@ class _EmptyError(Exception):
 
 
 async def test_outcome_that_cannot_be_told_gives_the_message_back(
-    running: servers.RunningService, project: str, client: AsyncClient
+    running: servers.RunningService,
+    project: str,
+    client: AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # PySpark leaves a formatter in the handlers of pytest that needs the text of an error.
+    monkeypatch.setattr(logging.getLogger("zaqar_redis_client"), "propagate", False)
     worker = worker_of(running, project)
     no_number: Any = object()
 

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from keystoneauth1.identity.v3 import Password
 from keystoneauth1.session import Session
-from zaqar_redis_client import AsyncClient, Refused
+from zaqar_redis_client import AsyncClient, Client, Refused
 from zaqar_redis_client.keystone import Keystone
 
 from tests.support.keystone import PASSWORD, USERS, RunningKeystone
@@ -41,6 +43,21 @@ async def test_client_gets_tokens_by_itself_and_another_one_for_one_that_was_rev
         async with AsyncClient(beside.url, credential=Keystone(session)) as other:
             assert [each.body async for each in other.queue(queue).messages()] == ["before"]
         assert session.get_token() not in (first, revoked)
+
+
+async def test_clients_of_two_event_loops_share_a_credential(
+    beside: RunningService, keystone: RunningKeystone, queue: str
+) -> None:
+    credential = Keystone(_password(keystone))
+
+    def post() -> None:
+        with Client(beside.url, credential=credential) as client:
+            client.queue(queue).post("thread")
+
+    async with AsyncClient(beside.url, credential=credential) as client:
+        posts = (client.queue(f"{queue}-{number}").post("loop") for number in range(10))
+        await asyncio.gather(*posts, *(asyncio.to_thread(post) for _ in range(5)))
+        assert len([each async for each in client.queue(queue).messages()]) == 5
 
 
 async def test_refusal_of_keystone_is_one_of_the_client(
