@@ -33,6 +33,11 @@ OPTIONS: dict[str, dict[str, object]] = {
     "channels": {"api_key": KEY, "history_size": 100, "history_ttl": 600, "presence": True},
 }
 PROJECT = "shop"
+SCHEDULES = {
+    "nightly-report": {"queue": "mails", "cron": "0 3 * * *", "timezone": "Europe/Paris"},
+    "prices": {"queue": "batch-1", "cron": "*/5 * * * *"},
+    "stocktaking": {"queue": "batch-2", "cron": "0 22 28 * *", "paused": True},
+}
 #: Seconds of posts and claims before the first picture: charts show them.
 _BUSY = 60.0
 #: The name of each picture, the view that it shows, and its height.
@@ -45,7 +50,9 @@ _PICTURES = (
     ("subscriptions", "queues/orders?tab=subscriptions", 600),
     ("tail", "queues/orders?tab=live", 560),
     ("settings", "queues/orders?tab=settings", 620),
+    ("consumers", "consumers", 480),
     ("topics", "topics", 480),
+    ("schedules", "schedules", 480),
     ("history", "topics/prices?tab=history", 560),
     ("channels", "channels?sort=published&order=desc", 420),
     ("channel", "channels/news", 700),
@@ -118,6 +125,8 @@ def main() -> None:
         request("PUT", "/v2/pools/east", json={"uri": east.uri, "weight": 40})
         for number in range(6):
             request("PUT", f"/v2/queues/batch-{number}", json={})
+        for schedule, fields in SCHEDULES.items():
+            request("PUT", f"/v2/schedules/{schedule}", json={"message": {"body": 1}, **fields})
         playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(
             executable_path=servers.program("chromium"), args=["--no-sandbox"]
