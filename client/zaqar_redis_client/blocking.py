@@ -34,6 +34,7 @@ class _Loop:
     _running: asyncio.AbstractEventLoop | None = None
     _thread = threading.current_thread()
     _pid = 0
+    _ends = False
     #: what has connections in it
     opened: ClassVar[WeakSet[Any]] = WeakSet()
 
@@ -44,6 +45,8 @@ class _Loop:
             return future.result()
         except BaseException:
             future.cancel()
+            if cls._ends and threading.current_thread().daemon:
+                threading.Event().wait()  # like all such threads of a process that ends
             raise
 
     @classmethod
@@ -76,8 +79,13 @@ class _Loop:
             await asyncio.gather(*(each.close() for each in cls.opened), return_exceptions=True)
 
         if pid == os.getpid():
+            cls._ends = True
             with contextlib.suppress(TimeoutError):
                 asyncio.run_coroutine_threadsafe(close(), loop).result(_END)
+
+
+# What is open there belongs to the parent: closing it would cut the parent's connections.
+os.register_at_fork(after_in_child=_Loop.opened.clear)
 
 
 class _Blocking:

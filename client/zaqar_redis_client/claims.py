@@ -26,7 +26,6 @@ _RENEWALS, _ATTEMPTS = 3, 2
 _MARGIN = 0.1
 #: Messages of a claim or page, ids of a request: the most that a service with the defaults takes.
 PAGE, _LONGEST_PAGE = 20, 100
-_LEASES = "leases of single messages"
 logger = logging.getLogger(__name__)
 #: What runs.  A process that was forked has it, too, and must not collect it there: that would
 #: take connections out of the event loop of its parent.
@@ -79,7 +78,7 @@ class AsyncClaim:
 
     async def extend(self, message_id: str, ttl: int) -> None:
         """Holds one message for *ttl* seconds from now.  Raises LeaseLost."""
-        await self._queue._connection.require_extended(_LEASES)
+        await self._queue._connection.require_extended("leases of single messages")
         document = {"ids": [message_id], "ttl": ttl}
         answer = await self._queue._connection.send("PATCH", self._path, document, of_lease=True)
         if message_id not in answer.document["renewed"]:
@@ -113,7 +112,7 @@ class AsyncClaim:
             if ids is None and delay is None and not reason:
                 await self._queue._connection.send("DELETE", self._path)
                 return
-            await self._queue._connection.require_extended(_LEASES)
+            await self._queue._connection.require_extended("leases of single messages")
             document: dict[str, Any] = {"reason": reason} if reason else {}
             document |= {} if ids is None else {"ids": [*ids]}
             document |= {} if delay is None else {"delay": delay}
@@ -139,16 +138,17 @@ class AsyncClaim:
             await asyncio.sleep(self.ttl / _RENEWALS)
             while self._queue._connection.session is session:  # else it was closed
                 async with asyncio.timeout(self._until - monotonic()):
-                    await self._renew_patiently()
+                    await self._renew_patiently(session)
                 await asyncio.sleep(self.ttl / _RENEWALS)
         self._lost.set_result(None)
 
-    async def _renew_patiently(self) -> None:
+    async def _renew_patiently(self, session: object) -> None:
         pause = self.ttl / _RENEWALS / _ATTEMPTS
-        while True:
+        while self._queue._connection.session is session:
             try:
                 async with asyncio.timeout(pause):
-                    return await self.renew()
+                    await self.renew()
+                return
             except LeaseLost:
                 raise
             except TimeoutError:

@@ -245,7 +245,8 @@ class Consumer:
             outcome = await self._settle(lease, job, function)
             self.counts[job.task.name, outcome] += 1
         except asyncio.CancelledError:  # the worker does not wait any more
-            if job.task.is_stoppable and not function.done():  # else its outcome is on its way
+            is_done = function.done() and not (function.cancelled() or function.exception())
+            if job.task.is_stoppable and not is_done:  # else its deletion is on its way
                 logger.warning("%s %s: stopped, and given back", job.task.name, lease.message.id)
                 await self._interrupt(job, function)
                 await self._release(lease, "the worker was stopped", delay=0)

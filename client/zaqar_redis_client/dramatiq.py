@@ -17,10 +17,10 @@ from dramatiq.common import xq_name
 from dramatiq.errors import ConnectionClosed, DecodeError, QueueJoinTimeout, QueueNotFound
 
 from zaqar_redis_client.blocking import Client, Queue, _Loop
-from zaqar_redis_client.claims import AsyncLease, give_back
+from zaqar_redis_client.claims import PAGE, AsyncLease, give_back
 from zaqar_redis_client.credentials import Credential
 from zaqar_redis_client.errors import NotFound, Refused, Unavailable, ZaqarError
-from zaqar_redis_client.jobs import CLAIM, LONGEST_DELAY, body_of, data_of, delayed
+from zaqar_redis_client.jobs import LONGEST_DELAY, body_of, data_of, delayed
 from zaqar_redis_client.records import DraftFields
 from zaqar_redis_client.tasks import reason_of
 
@@ -170,7 +170,7 @@ class _Consumer(Consumer):
         self._dead_letters = broker.queue(xq_name(queue_name))
         self._prefetch = prefetch
         self._seconds = timeout / 1000
-        #: `CLAIM` at most
+        #: `PAGE` at most
         self._claimed: deque[AsyncLease] = deque()
         #: ids of the messages that the worker has, `_prefetch` at most
         self._held: set[str] = set()
@@ -178,7 +178,7 @@ class _Consumer(Consumer):
 
     def __next__(self) -> _Delivery | None:
         if not self._claimed:
-            room = min(self._wait_for_room(), CLAIM)
+            room = min(self._wait_for_room(), PAGE)
             if not room:
                 return None
             # The service waits for whole seconds.

@@ -115,7 +115,8 @@ class _Process:
     def call(self, job: Job) -> tuple[str, Any]:
         """Raises RuntimeError: the process has ended."""
         try:
-            self._connection.send((*job.task.place, job.args, job.kwargs, job.is_asked))
+            found_at = job.task.function.__module__, job.task.function.__qualname__
+            self._connection.send((*found_at, job.args, job.kwargs, job.is_asked))
             outcome: tuple[str, Any] = self._connection.recv()
         except (EOFError, OSError):
             self._process.join(1)

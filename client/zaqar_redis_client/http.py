@@ -180,7 +180,8 @@ class Connection:
                     raise refusal
                 may_be_done = answer.status not in _NOT_DONE
                 problem = str(refusal)
-                after = _seconds(answer.headers.get("Retry-After", ""))
+                wanted = answer.headers.get("Retry-After", "")
+                after = float(wanted) if wanted.isdigit() else 0.0
             if (may_be_done and not repeatable) or self.session is None:  # it was closed
                 raise Unavailable(problem, may_be_done=may_be_done)
             delay = max(after, pause * random.uniform(0.5, 1))
@@ -189,6 +190,8 @@ class Connection:
                     f"tried for {self.retry_for:g} seconds: {problem}", may_be_done=may_be_done
                 )
             await asyncio.sleep(delay)
+            if self.session is None:
+                raise Unavailable(problem, may_be_done=may_be_done)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _once(
@@ -212,18 +215,18 @@ class Connection:
         if self._credential is not None:
             sent |= await self._credential.headers()
         # What waits in the service leaves its place to others: else they would wait for it.
-        async with (
-            contextlib.nullcontext() if wait else self._places,
-            self.session.request(
+        async with contextlib.nullcontext() if wait else self._places:
+            if self.session is None:
+                raise Unavailable("the client was closed", may_be_done=False)
+            async with self.session.request(
                 method,
                 URL(self._url + path, encoded=True),
                 data=data,
                 headers=sent,
                 timeout=aiohttp.ClientTimeout(total=_TIMEOUT + wait, sock_connect=10),
                 allow_redirects=False,
-            ) as response,
-        ):
-            return Answer(response.status, response.headers, await response.read())
+            ) as response:
+                return Answer(response.status, response.headers, await response.read())
 
 
 async def _once_only(
@@ -252,7 +255,3 @@ def _refusal(answer: Answer, request: str, of_lease: bool) -> Refused:
     if of_lease and answer.status in ((400, 403, 404) if request[0] == "D" else (403, 404)):
         kind = LeaseLost
     return kind(answer.status, title, description, request)
-
-
-def _seconds(text: str) -> float:
-    return float(text) if text.isdigit() else 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the brokers of frameworks share: limits, and how an encoded job is posted."""
+"""What the brokers of frameworks share: how an encoded job is posted."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Any
 
 from zaqar_redis_client.records import DraftFields
 
-#: Messages of a claim: `max_messages_per_claim_or_pop` of a service that has the defaults.
-CLAIM = 20
 #: Seconds that the service takes as a delay; later messages get a time by the client's clock.
 LONGEST_DELAY = 900
 

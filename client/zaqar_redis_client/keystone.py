@@ -38,8 +38,8 @@ class Keystone:
         return headers
 
     async def renew(self) -> bool:
-        self._headers = {}
         await asyncio.to_thread(self._session.invalidate)
+        self._headers = {}  # now: another task may have got the old ones meanwhile
         return True  # also if another task has done it just before
 
     def _ask(self) -> Mapping[str, str]:

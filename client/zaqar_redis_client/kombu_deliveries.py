@@ -20,10 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zaqar_redis_client.blocking import _Loop
-from zaqar_redis_client.claims import AsyncLease, give_back, started
+from zaqar_redis_client.claims import PAGE, AsyncLease, give_back, started
 from zaqar_redis_client.clients import AsyncClient
 from zaqar_redis_client.errors import Unavailable, ZaqarError
-from zaqar_redis_client.jobs import CLAIM
 from zaqar_redis_client.kombu_bindings import known_name
 from zaqar_redis_client.records import Message
 
@@ -149,7 +148,7 @@ class Deliveries:
                 continue
             consumer.since = time.monotonic()
             try:
-                limit = max(1, min(CLAIM, room // max(1, len(self._consumers))))
+                limit = max(1, min(PAGE, room // max(1, len(self._consumers))))
                 leases = await self._claim(consumer.queue, limit, _WAIT)
             except Unavailable as error:
                 now = time.monotonic()
@@ -169,7 +168,7 @@ class Deliveries:
 
     def _free(self, consumer: _QueueConsumer) -> int:
         count = self._prefetch() if consumer.is_acknowledging else 0
-        return count - len(self._leases) if count else CLAIM - len(self._arrived)
+        return count - len(self._leases) if count else PAGE - len(self._arrived)
 
     async def _receive(self, leases: list[AsyncLease], consumer: _QueueConsumer) -> None:
         room = max(0, self._free(consumer))

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spans and durations of jobs, where OpenTelemetry is installed.
-
-Spans are in the trace of what has posted the job.
-"""
+"""Spans of jobs, in the traces of what has posted them, and durations: needs OpenTelemetry."""
 
 from __future__ import annotations
 

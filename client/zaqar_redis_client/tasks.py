@@ -106,11 +106,6 @@ class Task(Generic[P, R]):
         """Whether it can be stopped: a thread cannot."""
         return self.is_async or self.processes
 
-    @property
-    def place(self) -> tuple[str, str]:
-        """Where another process finds it: module, and name in it."""
-        return self.function.__module__, self.function.__qualname__
-
 
 def function_at(module: str, name: str) -> Callable[..., Any]:
     """Returns the function of a task that is there."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -59,7 +60,8 @@ class Worker:
         self.queues: dict[str, dict[str, Any]] = {}
         #: name -> fields
         self.schedules: dict[str, dict[str, Any]] = {}
-        self._connected = WeakKeyDictionary[asyncio.AbstractEventLoop, Replies]()
+        # By process: a fork must neither close nor collect what its parent has.
+        self._connected: dict[int, WeakKeyDictionary[asyncio.AbstractEventLoop, Replies]] = {}
 
     @property
     def prefetch(self) -> int:
@@ -137,17 +139,17 @@ class Worker:
     def replies(self) -> Replies:
         """Returns what receives results in the running event loop."""
         loop = asyncio.get_running_loop()
-        found = self._connected.get(loop)
+        connected = self._connected.setdefault(os.getpid(), WeakKeyDictionary())
+        found = connected.get(loop)
         if found is None:
             client = AsyncClient(self.url, self._project, credential=self._credential)
-            found = self._connected[loop] = Replies(client)
+            found = connected[loop] = Replies(client)
             _Loop.opened.add(self)
         return found
 
     async def close(self) -> None:
         """Closes its connections: needed where jobs were only posted."""
-        for loop, replies in list(self._connected.items()):
-            del self._connected[loop]
+        for loop, replies in [*self._connected.pop(os.getpid(), WeakKeyDictionary()).items()]:
             if loop is asyncio.get_running_loop():
                 await replies.close()
             elif loop.is_running():

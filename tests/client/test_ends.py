@@ -23,21 +23,39 @@ next(leases).ack()
 """
 
 
+_WAITS = """
+import sys, threading
+from zaqar_redis_client import Client
+client = Client(*sys.argv[1:])
+for _ in range(3):
+    threading.Thread(target=list, args=[client.queue("empty").consume()], daemon=True).start()
+client.queue("q").post(1)
+"""
+
+
+def _ended(code: str, *words: str) -> tuple[int, bytes]:
+    """Returns the exit code, and what was printed."""
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, env=PYTHON_PATH, timeout=120
+    )
+    return ended.returncode, ended.stdout + ended.stderr
+
+
 def test_process_that_ends_in_an_iteration_gives_back_and_says_nothing(
     running: servers.RunningService, project: str
 ) -> None:
     with Client(running.url, project) as client:
         client.queue("q").post_many([1, 2, 3])
-    ended = subprocess.run(
-        [sys.executable, "-c", _LEAVES, running.url, project],
-        capture_output=True,
-        env=PYTHON_PATH,
-        timeout=120,
-    )
-    assert (ended.returncode, ended.stdout + ended.stderr) == (0, b"")
+    assert _ended(_LEAVES, running.url, project) == (0, b"")
     with Client(running.url, project) as client:
         found = client.queue("q").stats()["messages"]
     assert (found["free"], found["claimed"]) == (2, 0)
+
+
+def test_process_that_ends_while_threads_wait_says_nothing(
+    running: servers.RunningService, project: str
+) -> None:
+    assert _ended(_WAITS, running.url, project) == (0, b"")
 
 
 def test_iteration_that_is_collected_in_the_thread_of_requests_blocks_none(

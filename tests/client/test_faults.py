@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from zaqar_redis_client import AsyncClient, LeaseLost, Unavailable, Unsupported, ZaqarError
 
+from tests.client.working import until
 from tests.stock.harness import StockZaqarStorage
 from tests.support import servers
 from tests.support.http_handlers import QuietHandler, local_server
@@ -131,6 +132,20 @@ async def test_stock_zaqar_is_served_as_far_as_it_can_and_the_rest_is_named(
         ):
             with pytest.raises(Unsupported, match="stock Zaqar"):
                 await wrong
+
+
+async def test_requests_of_a_client_that_closes_end_and_open_nothing(
+    running: servers.RunningService, project: str
+) -> None:
+    async with tcp_proxy(running.port) as (proxy, port):
+        proxy.hold()
+        client = AsyncClient(f"http://127.0.0.1:{port}", project, connections=1)
+        asked = [asyncio.create_task(client.queue("q").stats()) for _ in range(3)]
+        await until(client._connection._places.locked)
+        await client.close()
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(each) for each in outcomes] == [Unavailable] * 3
+        assert client._connection.session is None
 
 
 async def test_answers_of_something_else_are_errors_of_the_client(project: str) -> None:

@@ -116,6 +116,33 @@ async def test_worker_that_stops_does_not_give_back_a_job_that_is_being_deleted(
     assert ((await stats(client))["claimed"], (await stats(client))["free"]) == (1, 0)
 
 
+async def test_failed_job_whose_release_is_under_way_is_given_back_by_a_worker_that_stops(
+    running: servers.RunningService,
+    project: str,
+    client: AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker, is_held = worker_of(running, project, grace=0), asyncio.Event()
+    send = Connection._once
+
+    async def slowly(connection: Connection, method: str, path: str, *more: Any) -> Answer:
+        if path.endswith("/release") and not is_held.is_set():
+            is_held.set()
+            await asyncio.Event().wait()
+        return await send(connection, method, path, *more)
+
+    monkeypatch.setattr(Connection, "_once", slowly)
+
+    @worker.task("q")
+    async def fails() -> None:
+        raise ValueError
+
+    await fails.post()
+    async with working(worker):
+        await is_held.wait()
+    await until_stats(client, free=1, claimed=0)
+
+
 async def test_job_whose_result_cannot_be_sent_comes_again(
     running: servers.RunningService,
     project: str,

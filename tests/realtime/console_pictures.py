@@ -33,7 +33,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "channels": {"api_key": KEY, "history_size": 100, "history_ttl": 600, "presence": True},
 }
 PROJECT = "shop"
-SCHEDULES = {
+SCHEDULES: dict[str, dict[str, object]] = {
     "nightly-report": {"queue": "mails", "cron": "0 3 * * *", "timezone": "Europe/Paris"},
     "prices": {"queue": "batch-1", "cron": "*/5 * * * *"},
     "stocktaking": {"queue": "batch-2", "cron": "0 22 28 * *", "paused": True},
