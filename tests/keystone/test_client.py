@@ -55,8 +55,9 @@ async def test_clients_of_two_event_loops_share_a_credential(
             client.queue(queue).post("thread")
 
     async with AsyncClient(beside.url, credential=credential) as client:
-        posts = (client.queue(f"{queue}-{number}").post("loop") for number in range(10))
-        await asyncio.gather(*posts, *(asyncio.to_thread(post) for _ in range(5)))
+        await client.queue(queue).create()
+        reads = (client.queue(queue).stats() for _ in range(10))
+        await asyncio.gather(*reads, *(asyncio.to_thread(post) for _ in range(5)))
         assert len([each async for each in client.queue(queue).messages()]) == 5
 
 
