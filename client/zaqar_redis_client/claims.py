@@ -8,6 +8,7 @@ import contextlib
 import logging
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,8 @@ class AsyncClaim:
         self._held = {message.id for message in messages}
         self._path = f"{queue._path}/claims/{claim_id}"
         self._renewal: asyncio.Task[None] | None = None
-        most = min(max(PAGE, len(messages)), _LONGEST_PAGE)  # ids: as many as the service gave
+        # ids: as many as the service gave
+        self._most = most = min(max(PAGE, len(messages)), _LONGEST_PAGE)
         self._deletions = Together(lambda ids: pages(ids, most), self._delete)
 
     async def show(self) -> dict[str, Any]:
@@ -84,14 +86,19 @@ class AsyncClaim:
         if message_id not in answer.document["renewed"]:
             raise LeaseLost(404, "Not held", "the claim does not hold it any more", message_id)
 
-    async def delete(self, message_id: str) -> None:
-        """Deletes a message that it holds: it is done.  Raises LeaseLost."""
+    async def delete(self, *message_ids: str) -> None:
+        """Deletes messages that it holds: they are done.  Raises LeaseLost: one was not held."""
         try:
-            await self._deletions.add(message_id)
+            if len(message_ids) == 1:  # with those that other tasks delete
+                await self._deletions.add(message_ids[0])
+                return
+            outcomes = [await self._delete(each) for each in pages(message_ids, self._most)]
+            for error in filter(None, chain(*outcomes)):
+                raise error
         finally:
-            self.forget([message_id])
+            self.forget(message_ids)
 
-    async def _delete(self, ids: list[str]) -> Sequence[BaseException | None]:
+    async def _delete(self, ids: Sequence[str]) -> Sequence[BaseException | None]:
         """Returns what became of each."""
         connection, messages = self._queue._connection, f"{self._queue._path}/messages"
         if len(ids) > 1 and await connection.is_extended():

@@ -45,14 +45,14 @@ class Together:
         self._split, self._send = split, send
         self._asked: list[tuple[Any, asyncio.Future[Any]]] = []
 
-    async def add(self, item: Any) -> Any:
-        """Returns what became of it, or raises it."""
+    def add(self, item: Any) -> asyncio.Future[Any]:
+        """Returns what becomes of it."""
         loop = asyncio.get_running_loop()
         if not self._asked:
             loop.call_soon(self._leave)
         future: asyncio.Future[Any] = loop.create_future()
         self._asked.append((item, future))
-        return await future
+        return future
 
     def _leave(self) -> None:
         asked, self._asked = self._asked, []

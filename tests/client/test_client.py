@@ -122,6 +122,21 @@ async def test_claim_holds_extends_releases_and_deletes_single_messages(
     assert again.messages[0].reason == "no paper"
 
 
+async def test_messages_that_are_deleted_at_once_are_gone_though_one_was_not_held(
+    client: AsyncClient,
+) -> None:
+    queue = client.queue("q")
+    await queue.post_many(list(range(60)))
+    first, second = await queue.claim(20), await queue.claim(20)
+    assert first
+    assert second
+    await first.delete(*(each.id for each in first.messages))
+    await second.release([second.messages[3].id])
+    with pytest.raises(LeaseLost):
+        await second.delete(*(each.id for each in second.messages))
+    assert sorted([each.body async for each in queue.messages()]) == [23, *range(40, 60)]
+
+
 async def test_wrong_value_for_a_lease_is_refused_and_the_lease_stays(client: AsyncClient) -> None:
     queue = client.queue("q")
     await queue.post(1)
