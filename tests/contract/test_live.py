@@ -214,8 +214,9 @@ def test_watcher_started_during_queue_creation_misses_nothing_after_its_position
 def test_watched_queue_may_be_created_in_a_pool_added_later(
     redis_server: Backend, own_redis: str, project: str
 ) -> None:
-    first, other = f"{own_redis}?db=1", redis_server.client()
-    with opened_pools(f"{POOLED}{own_redis}|{first}", project) as store:
+    # Databases of its own: others use the first, and have other pools.
+    default, first, other = f"{own_redis}?db=1", f"{own_redis}?db=2", redis_server.client()
+    with opened_pools(f"{POOLED}{default}|{first}", project) as store:
         follower = LiveRecorder(store)
         page = history_page(store)
         for pool in (
@@ -239,7 +240,7 @@ def test_queue_created_in_a_pool_that_confirms_the_watch_late_is_watched_from_th
 ) -> None:
     with (
         servers.redis_server() as slow,
-        opened(f"{POOLED}{own_redis}|{slow.uri}", project) as store,
+        opened(f"{POOLED}{own_redis}?db=3|{slow.uri}", project) as store,
     ):
         LiveRecorder(store, "other").stop()  # all connections are there
         monkeypatch.setattr(SUBSCRIBE_TIMEOUT, 1.0)

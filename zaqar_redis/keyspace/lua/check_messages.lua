@@ -29,6 +29,8 @@ if ordering then
 --#include order_groups
         if mode == 'fair' then
 --#include order_fair
+        else
+--#include order_ordered
         end
 --#include order_check
         fault_in_group = group_fault
@@ -59,7 +61,8 @@ for place, rank in ipairs(ranks) do
         end
         fix('HDEL', holds, rank)
         if repair and by_order then
-            by_order.forget({rank})
+            by_order.leave({rank})
+            redis.call('HDEL', order, rank)
         end
     else
         if tonumber(scores[place]) ~= tonumber(rank) then

@@ -14,10 +14,11 @@ local function forget(ranks)
     read_order()
 --#include uncount
     redis.call('ZREM', expiry, unpack(ranks))
-    if ordering and left == 0 and not has_places() then
+    if has_groups() and (left > 0 or has_places()) then
+        ordered().leave(ranks)
+    end
+    if ordering then
         redis.call('HDEL', order, unpack(ranks))
-    elseif ordering then
-        ordered().forget(ranks)
     end
     redis.call('HDEL', bodies, unpack(ranks))
     redis.call('HDEL', holds, unpack(ranks))

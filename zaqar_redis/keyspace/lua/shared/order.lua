@@ -33,6 +33,8 @@ local function ordered()
 --#include order_groups
             if mode == 'fair' then
 --#include order_fair
+            else
+--#include order_ordered
             end
         end
         order_verbs = verbs

@@ -13,6 +13,11 @@ keeps_places = most > 0
 local turn  -- as stored; nil: it was not read yet
 local before = {}  -- by group: its message in `ready`, and the score of that
 
+local rests_until, note_rest, forget_rest, forget_rests, begin_rest
+if rest > 0 then
+--#include order_rests
+end
+
 -- How far behind one turn of a group its next one is.
 local function step_of(group)
     if weights > #ordering then
@@ -41,13 +46,7 @@ local function mark_of(group)
     return '\1' .. group
 end
 
-local function rests_until(group)
-    local last = rest > 0 and redis.call('ZREVRANGEBYLEX', groups, '(' .. group .. '\0s',
-        '[' .. group .. '\0r', 'LIMIT', 0, 1)[1]
-    return last and tonumber(string.sub(last, #group + 3)) or 0
-end
-
-next_of = function(group)
+function next_of(group)
     local first = waiting(group, 0, 1)[1]
     if first and held_of(group) >= most then
         return nil, true
@@ -55,7 +54,7 @@ next_of = function(group)
     return first and rank_in(first, group) or nil
 end
 
-close = function(group)
+function close(group)
     local first = waiting(group, 0, 1)[1]
     local rank = first and rank_in(first, group)
     local score = rank and redis.call('ZSCORE', ready, rank)
@@ -63,10 +62,10 @@ close = function(group)
     before[group] = (score or is_later) and {rank, score} or nil
 end
 
-open = function(group)
+function open(group)
     local was = before[group]
     before[group] = nil
-    local ends = rests_until(group)
+    local ends = rest > 0 and rests_until(group) or 0
     local first = rest > 0 and waiting(group, 0, 1)[1]
     local later = first and rank_in(first, group)
     if later and redis.call('ZSCORE', delayed, later) then
@@ -85,7 +84,7 @@ open = function(group)
         return
     end
     if has_to_wait then
-        redis.call('ZADD', groups, 0, mark_of(group))
+        redis.call('ZADD', groups, '0', mark_of(group))
     elseif rank then
         if keeps_places then
             redis.call('ZREM', groups, mark_of(group))
@@ -118,7 +117,7 @@ local function place_as(state, ranks)
         end
         gone[#gone + 1] = entry(state == 'w' and 'h' or 'w', group, ranks[place])
         if state == 'w' or keeps_places then
-            come[#come + 1], come[#come + 2] = 0, entry(state, group, ranks[place])
+            come[#come + 1], come[#come + 2] = '0', entry(state, group, ranks[place])
         end
     end
     redis.call('ZREM', groups, unpack(gone))
@@ -138,43 +137,24 @@ function verbs.hold(ranks)
     place_as('h', ranks)
 end
 
-local function note_rest(group, ends)
-    local time = string.format('%017.3f', ends)
-    redis.call('ZADD', groups, 0, group .. '\0r' .. time, 0, '\2' .. time .. group)
-end
-
-local function forget_rest(noted)
-    redis.call('ZREM', groups, noted, string.sub(noted, 19) .. '\0r' .. string.sub(noted, 2, 18))
-end
-
--- Let a group rest behind a message that is taken.
-local function begin_rest(group, following)
-    local ends = now + rest
-    note_rest(group, ends)
-    if following then
-        resumes = math.min(resumes, math.ceil(ends))
-        redis.call('ZADD', delayed, string.format('%.0f', math.ceil(ends)), following)
+-- What can be taken of the first `size` messages in `ready`: one message of each group in turn.
+function verbs.expand(size, room)
+    local page = redis.call('ZRANGE', ready, 0, size - 1, 'WITHSCORES')
+    if #page == 0 then
+        return page
     end
-end
-
--- Forget rests that are over: more than begin.
-local function forget_rests(limit)
-    local by_now = '(\2' .. string.format('%017.3f', now)
-    for _, over in ipairs(redis.call('ZRANGEBYLEX', groups, '[\2', by_now, 'LIMIT', 0, limit)) do
-        forget_rest(over)
+    local heads, found = {}, {}
+    for place = 1, #page / 2 do
+        found[place] = page[2 * place - 1]
     end
-end
-
--- What can be taken of a page of `ready`: one message of each group in turn. `is_all`: no other
--- group has a turn.
-function verbs.expand(page, room, is_all)
-    local ranks, again, heads, at, marks = {}, {}, {}, 1, {}
-    local scores = redis.call('ZMSCORE', ready, unpack(page))
-    local share = math.ceil(room / #page) + 1  -- mostly as many as are needed
-    for place, group in ipairs(verbs.groups_of(page)) do
-        heads[place] = {turn = tonumber(scores[place]), rank = page[place], group = group,
-            place = 1, share = share, left = math.huge}
+    local is_all = #found < size  -- no other group has a turn
+    local share = math.ceil(room / #found) + 1  -- mostly as many as are needed
+    local share_text = string.format('%.0f', share)  -- Redis is slow to write numbers
+    for place, group in ipairs(verbs.groups_of(found)) do
+        heads[place] = {turn = tonumber(page[2 * place]), rank = page[2 * place - 1], group = group,
+            place = 1, left = math.huge}
     end
+    local ranks, again, at, marks = {}, {}, 1, {}
     local function precedes(one, other)
         return one.turn < other.turn or one.turn == other.turn and one.rank < other.rank
     end
@@ -186,7 +166,7 @@ function verbs.expand(page, room, is_all)
             at = at + 1
             if keeps_places then
                 -- Mostly one look tells that none is held, and what waits.
-                local first = rest == 0 and first_of(head.group, head.share) or {}
+                local first = rest == 0 and first_of(head.group, share_text) or {}
                 local waits = first[1] and string.sub(first[1], #head.group + 2, #head.group + 2)
                 head.waiting = waits == 'w' and first
                 head.left = most - (head.waiting and 0 or held_of(head.group))
@@ -199,12 +179,12 @@ function verbs.expand(page, room, is_all)
         group_of[head.rank] = group
         turn = head.turn
         head.left = head.left - 1
-        local place = head.place % head.share + 1
+        local place = head.place % share + 1
         if head.left > 0 and (place == 1 or not head.waiting) then
-            head.waiting = waiting(group, place == 1 and head.place or 0, head.share)
+            head.waiting = waiting(group, place == 1 and head.place or '0', share_text)
         end
         if head.left <= 0 then
-            marks[#marks + 1], marks[#marks + 2] = 0, mark_of(group)
+            marks[#marks + 1], marks[#marks + 2] = '0', mark_of(group)
         end
         local following = head.left > 0 and head.waiting[place]
         if rest >= 1 then
@@ -240,22 +220,18 @@ end
 
 -- Take messages, which are not in `ready`, out of their groups.
 function verbs.leave(ranks)
-    local names, marks, is_known, found = {}, {}, {}, verbs.groups_of(ranks)
-    for _, group in ipairs(found) do
-        if not is_known[group] then
-            is_known[group] = true
-            names[#names + 1], marks[#marks + 1] = group, mark_of(group)
-        end
-    end
+    local found = verbs.groups_of(ranks)
     local were_held = keeps_places and remove('h', ranks, found) or 0
     local waited = were_held < #ranks and remove('w', ranks, found) or 0
-    local is_marked = #marks > 0 and redis.call('ZMSCORE', groups, unpack(marks)) or {}
-    for place, group in ipairs(names) do
-        if is_marked[place] then
-            redis.call('ZREM', groups, marks[place])
-        end
-        if waited > 0 or is_marked[place] then
-            open(group)
+    local has_marks = redis.call('ZRANGEBYLEX', groups, '[\1', '(\2', 'LIMIT', '0', '1')[1]
+    local known = {}
+    for _, group in ipairs((waited > 0 or has_marks) and found or {}) do
+        if not known[group] then
+            known[group] = true
+            local was_marked = has_marks and redis.call('ZREM', groups, mark_of(group)) == 1
+            if waited > 0 or was_marked then
+                open(group)
+            end
         end
     end
 end
@@ -267,7 +243,7 @@ verbs.defer, verbs.hold_to_move = verbs.leave, verbs.leave
 function verbs.count_held(ranks)
     local come = {}
     for place, group in ipairs(verbs.groups_of(ranks)) do
-        come[2 * place - 1], come[2 * place] = 0, entry('h', group, ranks[place])
+        come[2 * place - 1], come[2 * place] = '0', entry('h', group, ranks[place])
     end
     redis.call('ZADD', groups, unpack(come))
 end

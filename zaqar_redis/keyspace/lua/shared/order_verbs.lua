@@ -1,5 +1,4 @@
--- Verbs on messages by their ranks, which are texts. Those of groups are in order_groups.lua and
--- order_fair.lua.
+-- Verbs on messages by their ranks, which are texts. Those of groups are in order_groups.lua.
 -- Records of the hash `order`, where there are groups: two digits of priority, a blank, and the
 -- group.
 local step, mode = string.match(ordering, '^(%S+) (%a+)')
@@ -66,7 +65,3 @@ local function nothing() end
 verbs.added, verbs.hold, verbs.leave, verbs.take = nothing, nothing, nothing, nothing
 verbs.hold_to_move = nothing
 verbs.defer = nothing  -- of what comes back later: an ordered group waits for it
-
-function verbs.forget(ranks)
-    redis.call('HDEL', order, unpack(ranks))
-end

@@ -29,12 +29,11 @@ local taken, left, round = 0, true, 0
 local verbs = has_groups() and ordered()
 while left and taken < limit and round < ROUNDS and #dead < 3 * SETTLE do
     round = round + 1
-    local page = redis.call('ZRANGE', ready, 0, math.min(limit - taken, SETTLE) - 1)
+    local size = math.min(limit - taken, SETTLE)
+    local page = verbs and verbs.expand(size, limit - taken)
+        or redis.call('ZRANGE', ready, 0, size - 1)
     left = #page > 0
     if left then
-        if verbs then
-            page = verbs.expand(page, limit - taken, #page < math.min(limit - taken, SETTLE))
-        end
         redis.call('ZREM', ready, unpack(page))
         local envelopes = redis.call('HMGET', bodies, unpack(page))
         local held = redis.call('HMGET', holds, unpack(page))
