@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from zaqar_redis_client.claims import PAGE, AsyncLease, give_back
 from zaqar_redis_client.errors import LeaseLost, Refused, Unavailable, Unsupported, ZaqarError
-from zaqar_redis_client.execution import Executor, Failed
+from zaqar_redis_client.execution import Executor, Failed, from_function_on
 from zaqar_redis_client.queues import AsyncQueue
 from zaqar_redis_client.records import Message
-from zaqar_redis_client.replies import reply
+from zaqar_redis_client.replies import reply, reply_if_dead
 from zaqar_redis_client.spans import span_of
 from zaqar_redis_client.tasks import Job, Retry, WrongJob, reason_of
 
@@ -288,7 +288,9 @@ class Consumer:
             return "retried"
         trace = error.trace if isinstance(error, Failed) else None
         reason = str(error) if trace else reason_of(error)
-        logger.error("%s: %s", what, trace or reason, exc_info=None if trace else error)
+        logger.error(
+            "%s: %s", what, trace or reason, exc_info=None if trace else from_function_on(error)
+        )
         await self._release(lease, reason)
         return "failed"
 
@@ -322,6 +324,7 @@ class Consumer:
                 reason = reason_of(WrongJob(f"{reason} (delay={delay}: {error.description})"))
                 return await self._release(lease, reason)
             logger.warning("message %s comes back when its lease ends: %s", lease.message.id, error)
+        await reply_if_dead(self._worker.client(), lease, reason)
 
     # The end.
 
@@ -330,7 +333,8 @@ class Consumer:
         back = asyncio.create_task(give_back([*self._waiting]))
         self._waiting.clear()
         at_once = asyncio.create_task(self._stops_at_once.wait())
-        logger.info("stops: waits %g seconds for %d jobs", self._worker.grace, len(self._jobs))
+        if self._jobs:
+            logger.info("stops: waits %g seconds for %d jobs", self._worker.grace, len(self._jobs))
         jobs = asyncio.gather(back, *self._jobs, return_exceptions=True)
         first: list[asyncio.Future[Any]] = [jobs, at_once]
         await asyncio.wait(first, timeout=self._worker.grace, return_when=asyncio.FIRST_COMPLETED)

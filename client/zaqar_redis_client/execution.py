@@ -22,6 +22,8 @@ from zaqar_redis_client.tasks import Job, Retry, function_at, reason_of
 T = TypeVar("T")
 
 _SPAWN = multiprocessing.get_context("spawn")
+#: What calls functions: its frames say nothing about them.
+_CALLERS = {"zaqar_redis_client", "asyncio"}
 
 
 class Failed(Exception):
@@ -30,6 +32,19 @@ class Failed(Exception):
     def __init__(self, reason: str, trace: str) -> None:
         super().__init__(reason)
         self.trace = trace
+
+
+def from_function_on(error: BaseException) -> BaseException:
+    """Returns it with a traceback that begins with the function."""
+    trace = error.__traceback__
+    while trace and str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] in _CALLERS:
+        trace = trace.tb_next
+    return error.with_traceback(trace)
+
+
+def _failure(error: BaseException) -> tuple[str, str]:
+    """Returns what `Failed` takes."""
+    return reason_of(error), "".join(traceback.format_exception(from_function_on(error)))
 
 
 class Executor:
@@ -48,7 +63,7 @@ class Executor:
                 return await job.task.function(*job.args, **job.kwargs)
             return await in_thread(lambda: job.task.function(*job.args, **job.kwargs))
         except (SystemExit, KeyboardInterrupt) as error:  # would end the worker
-            raise Failed(reason_of(error), traceback.format_exc()) from None
+            raise Failed(*_failure(error)) from None
 
     async def _in_process(self, job: Job) -> Any:
         process = self._process()
@@ -61,7 +76,7 @@ class Executor:
         if outcome == "done":
             return value
         if outcome == "retry":
-            raise value
+            raise Retry(value[0], delay=value[1])
         raise Failed(*value)
 
     def _process(self) -> _Process:
@@ -156,6 +171,6 @@ def _outcome(
             result = asyncio.run(result)
         return "done", json.loads(json.dumps(result)) if is_asked else None
     except Retry as retry:
-        return "retry", retry
+        return "retry", (str(retry), retry.delay)
     except BaseException as error:
-        return "failed", (reason_of(error), traceback.format_exc())
+        return "failed", _failure(error)

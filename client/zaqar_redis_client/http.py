@@ -175,7 +175,7 @@ class Connection:
                     has_renewed = True
                     if await self._credential.renew():
                         continue
-                refusal = _refusal(answer, f"{method} {path.partition('?')[0]}", of_lease)
+                refusal = _refusal(answer, method, path, of_lease)
                 if answer.status not in _LATER:
                     raise refusal
                 may_be_done = answer.status not in _NOT_DONE
@@ -241,7 +241,7 @@ async def _once_only(
         raise aiohttp.ClientConnectionError(str(error) or type(error).__name__) from error
 
 
-def _refusal(answer: Answer, request: str, of_lease: bool) -> Refused:
+def _refusal(answer: Answer, method: str, path: str, of_lease: bool) -> Refused:
     title, description = "", answer.content[:500].decode(errors="replace")
     try:
         found = json.loads(answer.content)
@@ -252,6 +252,6 @@ def _refusal(answer: Answer, request: str, of_lease: bool) -> Refused:
     if answer.status == 404:
         kind = NotFound
     # 400 is that of a deletion, or else of a bad value.
-    if of_lease and answer.status in ((400, 403, 404) if request[0] == "D" else (403, 404)):
+    if of_lease and answer.status in ((400, 403, 404) if method == "DELETE" else (403, 404)):
         kind = LeaseLost
-    return kind(answer.status, title, description, request)
+    return kind(answer.status, title, description, f"{method} {path.partition('?')[0]}")

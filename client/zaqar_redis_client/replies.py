@@ -7,11 +7,13 @@ import asyncio
 import contextlib
 import logging
 import uuid
+from math import inf
 from typing import Any
 
+from zaqar_redis_client.claims import AsyncLease
 from zaqar_redis_client.clients import AsyncClient
-from zaqar_redis_client.errors import ZaqarError
-from zaqar_redis_client.records import DraftFields, Message
+from zaqar_redis_client.errors import JobFailed, ZaqarError
+from zaqar_redis_client.records import Attribute, DraftFields, Message
 
 logger = logging.getLogger(__name__)
 
@@ -19,6 +21,8 @@ logger = logging.getLogger(__name__)
 _TTL = 60
 #: Seconds until the next attempt when the service is away.
 _PAUSE = 1.0
+#: The attribute of a reply that is no result, but the reason why there is none.
+_FAILED = "failed"
 
 
 class Replies:
@@ -34,7 +38,7 @@ class Replies:
         self._acks: set[asyncio.Task[None]] = set()
 
     async def ask(self, queue: str, body: Any, fields: DraftFields) -> Any:
-        """Posts a job, and returns what its function returns.  Raises TimeoutError."""
+        """Posts a job, and returns its result.  Raises JobFailed and TimeoutError."""
         if self._receiving is None:
             self._receiving = asyncio.create_task(self._receive())
         correlation_id = str(uuid.uuid4())
@@ -55,7 +59,7 @@ class Replies:
                 return await future
         except TimeoutError:
             what = f"{body['task']}: no result from queue {queue} within {ttl} seconds"
-            raise TimeoutError(f"{what}: it was not done, or has failed") from None
+            raise TimeoutError(f"{what}: it was not done") from None
         finally:
             del self._waiting[correlation_id]
 
@@ -80,20 +84,27 @@ class Replies:
 
     def _settle(self, message: Message) -> None:
         future = self._waiting.get(str(message.attributes.get("correlation_id")))
-        if future is not None and not future.done():
+        if future is None or future.done():
+            return
+        if _FAILED in message.attributes:
+            future.set_exception(JobFailed(message.body))
+        else:
             future.set_result(message.body)
 
     async def close(self) -> None:
         """Closes the client, too."""
-        if self._receiving is not None:
+        async with self.client:
+            if self._receiving is None:
+                return
             self._receiving.cancel()
             await asyncio.wait({self._receiving, *self._acks})
-            with contextlib.suppress(ZaqarError):
+            try:
                 await self.client.queue(self._name).delete()
-        await self.client.close()
+            except Exception as error:  # of a credential it may be any
+                logger.warning("queue %s stays: %s", self._name, error)
 
 
-async def reply(client: AsyncClient, asked: Message, result: Any) -> None:
+async def reply(client: AsyncClient, asked: Message, result: Any, **more: Attribute) -> None:
     """Posts the result of a job, if somebody waits for it: once, however often it is done."""
     name, correlation_id = (
         str(asked.attributes.get(each, "")) for each in ("reply_to", "correlation_id")
@@ -104,5 +115,17 @@ async def reply(client: AsyncClient, asked: Message, result: Any) -> None:
         result,
         ttl=max(_TTL, asked.ttl - asked.age),
         dedup_id=correlation_id or None,
-        attributes={"correlation_id": correlation_id},
+        attributes={"correlation_id": correlation_id, **more},
     )
+
+
+async def reply_if_dead(client: AsyncClient, lease: AsyncLease, reason: str) -> None:
+    """Posts why a job has failed to who waits, if it becomes a dead letter instead of coming back."""
+    asked, name = lease.message, lease.claim._queue.name
+    if "reply_to" not in asked.attributes:
+        return
+    with contextlib.suppress(ZaqarError):  # then its time ends
+        known = await client.queue(name).metadata()
+        attempts = known.get("_max_claim_count") or inf
+        if asked.claim_count >= attempts and known.get("_dead_letter_queue", name) != name:
+            await reply(client, asked, reason, **{_FAILED: 1})
