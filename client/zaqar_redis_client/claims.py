@@ -67,7 +67,7 @@ class AsyncClaim:
 
     async def show(self) -> dict[str, Any]:
         """Returns its document: `ttl`, `age` and what it still holds.  Raises LeaseLost."""
-        return dict((await self._queue._connection.send("GET", self._path, of_lease=True)).document)
+        return await self._queue._connection.document("GET", self._path, of_lease=True)
 
     async def renew(self, ttl: int | None = None) -> None:
         """Holds all that it still holds for as long again.  Raises LeaseLost."""
@@ -80,8 +80,8 @@ class AsyncClaim:
         """Holds one message for *ttl* seconds from now.  Raises LeaseLost."""
         await self._queue._connection.require_extended("leases of single messages")
         document = {"ids": [message_id], "ttl": ttl}
-        answer = await self._queue._connection.send("PATCH", self._path, document, of_lease=True)
-        if message_id not in answer.document["renewed"]:
+        found = await self._queue._connection.document("PATCH", self._path, document, of_lease=True)
+        if message_id not in found["renewed"]:
             raise LeaseLost(404, "Not held", "the claim does not hold it any more", message_id)
 
     async def delete(self, message_id: str) -> None:
@@ -195,6 +195,14 @@ class AsyncLease:
     async def extend(self, ttl: int) -> None:
         """Holds it for *ttl* seconds from now.  Raises LeaseLost."""
         await self.claim.extend(self.message.id, ttl)
+
+
+async def acknowledge(lease: AsyncLease) -> None:
+    """Deletes a message; where that fails, it comes again, which is logged."""
+    try:
+        await lease.ack()
+    except Exception as error:  # of a credential it may be any
+        logger.warning("message %s may be done twice: %s", lease.message.id, error)
 
 
 def pages(ids: Sequence[str], page: int = PAGE) -> list[Sequence[str]]:

@@ -148,12 +148,8 @@ def _reload(arguments: argparse.Namespace) -> int:
         raise SystemExit("--reload needs watchfiles: pip install watchfiles") from None
     again = argparse.Namespace(**{**vars(arguments), "reload": False, "no_live": True})
     with contextlib.suppress(KeyboardInterrupt):
-        run_process(".", target=_run_again, args=(again,), watch_filter=PythonFilter())
+        run_process(".", target=run, args=(again,), watch_filter=PythonFilter())
     return 0
-
-
-def _run_again(arguments: argparse.Namespace) -> None:
-    sys.exit(run(arguments))
 
 
 if __name__ == "__main__":

@@ -322,7 +322,8 @@ class Consumer:
             if delay and isinstance(error, Refused) and error.status == 400:  # Retry asked for it
                 logger.error("message %s: delay=%s: %s", lease.message.id, delay, error.description)
                 reason = reason_of(WrongJob(f"{reason} (delay={delay}: {error.description})"))
-                return await self._release(lease, reason)
+                await self._release(lease, reason)
+                return
             logger.warning("message %s comes back when its lease ends: %s", lease.message.id, error)
         await reply_if_dead(self._worker.client(), lease, reason)
 

@@ -70,7 +70,7 @@ class Executor:
         try:
             outcome, value = await in_thread(lambda: process.call(job))
         except BaseException:
-            process.kill()
+            process.process.kill()  # a thread that waits in `call` reads the connection's end
             raise
         self._idle.append(process)
         if outcome == "done":
@@ -82,13 +82,13 @@ class Executor:
     def _process(self) -> _Process:
         while self._idle:
             process = self._idle.pop()
-            if process.is_alive():  # one may have been killed, for want of memory say
+            if process.process.is_alive():  # one may have been killed, for want of memory say
                 return process
         return _Process()
 
     def close(self) -> None:
         while self._idle:
-            self._idle.pop().kill()
+            self._idle.pop().process.kill()
 
 
 async def in_thread(function: Callable[[], T]) -> T:
@@ -123,8 +123,8 @@ class _Process:
 
     def __init__(self) -> None:
         self._connection, there = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_serve, args=(there,))
-        self._process.start()
+        self.process = _SPAWN.Process(target=_serve, args=(there,))
+        self.process.start()
         there.close()
 
     def call(self, job: Job) -> tuple[str, Any]:
@@ -134,16 +134,10 @@ class _Process:
             self._connection.send((*found_at, job.args, job.kwargs, job.is_asked))
             outcome: tuple[str, Any] = self._connection.recv()
         except (EOFError, OSError):
-            self._process.join(1)
-            code = self._process.exitcode
+            self.process.join(1)
+            code = self.process.exitcode
             raise RuntimeError(f"the process of the task has ended with code {code}") from None
         return outcome
-
-    def is_alive(self) -> bool:
-        return self._process.is_alive()
-
-    def kill(self) -> None:
-        self._process.kill()  # and a thread that waits in `call` reads the end of the connection
 
 
 def _serve(jobs: connection.Connection) -> None:

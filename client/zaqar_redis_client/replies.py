@@ -10,7 +10,7 @@ import uuid
 from math import inf
 from typing import Any
 
-from zaqar_redis_client.claims import AsyncLease
+from zaqar_redis_client.claims import AsyncLease, acknowledge
 from zaqar_redis_client.clients import AsyncClient
 from zaqar_redis_client.errors import JobFailed, ZaqarError
 from zaqar_redis_client.records import Attribute, DraftFields, Message
@@ -43,23 +43,16 @@ class Replies:
             self._receiving = asyncio.create_task(self._receive())
         correlation_id = str(uuid.uuid4())
         ttl = fields.get("ttl") or _TTL
-        sent: DraftFields = {
-            **fields,
-            "ttl": ttl,
-            "attributes": {
-                **fields.get("attributes", {}),
-                "reply_to": self._name,
-                "correlation_id": correlation_id,
-            },
-        }
+        mine = {"reply_to": self._name, "correlation_id": correlation_id}
+        sent: DraftFields = {"ttl": ttl, "attributes": {**fields.get("attributes", {}), **mine}}
         future = self._waiting[correlation_id] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(ttl):
-                await self.client.queue(queue).post(body, **sent)
+                await self.client.queue(queue).post(body, **fields | sent)
                 return await future
         except TimeoutError:
             what = f"{body['task']}: no result from queue {queue} within {ttl} seconds"
-            raise TimeoutError(f"{what}: it was not done") from None
+            raise TimeoutError(f"{what}: it was not done, or has failed") from None
         finally:
             del self._waiting[correlation_id]
 
@@ -70,17 +63,13 @@ class Replies:
                 async with contextlib.aclosing(queue.consume()) as leases:
                     async for lease in leases:
                         self._settle(lease.message)
-                        ack = asyncio.create_task(lease.ack())  # those of a claim leave together
+                        # Those of a claim leave together.
+                        ack = asyncio.create_task(acknowledge(lease))
                         self._acks.add(ack)
-                        ack.add_done_callback(self._acked)
+                        ack.add_done_callback(self._acks.discard)
             except Exception as error:  # of a credential it may be any
                 logger.warning("results: %s", error)
                 await asyncio.sleep(_PAUSE)
-
-    def _acked(self, ack: asyncio.Task[None]) -> None:
-        self._acks.discard(ack)
-        if not ack.cancelled() and (error := ack.exception()):
-            logger.warning("a result comes again: %s", error)
 
     def _settle(self, message: Message) -> None:
         future = self._waiting.get(str(message.attributes.get("correlation_id")))
@@ -106,12 +95,10 @@ class Replies:
 
 async def reply(client: AsyncClient, asked: Message, result: Any, **more: Attribute) -> None:
     """Posts the result of a job, if somebody waits for it: once, however often it is done."""
-    name, correlation_id = (
-        str(asked.attributes.get(each, "")) for each in ("reply_to", "correlation_id")
-    )
-    if not name:
+    if not asked.attributes.get("reply_to"):
         return
-    await client.queue(name).post(
+    correlation_id = str(asked.attributes.get("correlation_id", ""))
+    await client.queue(str(asked.attributes["reply_to"])).post(
         result,
         ttl=max(_TTL, asked.ttl - asked.age),
         dedup_id=correlation_id or None,
@@ -120,7 +107,7 @@ async def reply(client: AsyncClient, asked: Message, result: Any, **more: Attrib
 
 
 async def reply_if_dead(client: AsyncClient, lease: AsyncLease, reason: str) -> None:
-    """Posts why a job has failed to who waits, if it becomes a dead letter instead of coming back."""
+    """Posts why a job has failed, if somebody waits for it and it becomes a dead letter."""
     asked, name = lease.message, lease.claim._queue.name
     if "reply_to" not in asked.attributes:
         return

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from zaqar_redis_client.blocking import _Loop
@@ -17,10 +17,7 @@ from zaqar_redis_client.consuming import Consumer
 from zaqar_redis_client.credentials import Credential
 from zaqar_redis_client.records import Draft
 from zaqar_redis_client.replies import Replies
-from zaqar_redis_client.tasks import Task
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from zaqar_redis_client.tasks import P, R, Task
 
 logger = logging.getLogger(__name__)
 

@@ -63,6 +63,11 @@ def process_fails() -> None:
     raise ValueError("of the process")
 
 
+async def process_awaits_and_fails() -> None:
+    await asyncio.sleep(0)
+    raise ValueError("after a while")
+
+
 def process_hold(path: str) -> None:
     Path(path).write_text(f"{os.getpid()}\n")
     time.sleep(1000)
