@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from zaqar_redis_client.claims import PAGE, AsyncLease, give_back
 from zaqar_redis_client.errors import LeaseLost, Refused, Unavailable, Unsupported, ZaqarError
-from zaqar_redis_client.execution import Executor, Failed, from_function_on
+from zaqar_redis_client.execution import Executor, from_function_on
 from zaqar_redis_client.queues import AsyncQueue
 from zaqar_redis_client.records import Message
 from zaqar_redis_client.replies import reply, reply_if_dead
@@ -286,11 +286,8 @@ class Consumer:
             logger.info("%s: %s", what, error)
             await self._release(lease, reason_of(error), delay=error.delay)
             return "retried"
-        trace = error.trace if isinstance(error, Failed) else None
-        reason = str(error) if trace else reason_of(error)
-        logger.error(
-            "%s: %s", what, trace or reason, exc_info=None if trace else from_function_on(error)
-        )
+        reason = reason_of(error)
+        logger.error("%s: %s", what, reason, exc_info=from_function_on(error))
         await self._release(lease, reason)
         return "failed"
 
@@ -334,8 +331,7 @@ class Consumer:
         back = asyncio.create_task(give_back([*self._waiting]))
         self._waiting.clear()
         at_once = asyncio.create_task(self._stops_at_once.wait())
-        if self._jobs:
-            logger.info("stops: waits %g seconds for %d jobs", self._worker.grace, len(self._jobs))
+        logger.info("stops; jobs: %d, grace: %g seconds", len(self._jobs), self._worker.grace)
         jobs = asyncio.gather(back, *self._jobs, return_exceptions=True)
         first: list[asyncio.Future[Any]] = [jobs, at_once]
         await asyncio.wait(first, timeout=self._worker.grace, return_when=asyncio.FIRST_COMPLETED)

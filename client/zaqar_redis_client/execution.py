@@ -17,21 +17,13 @@ from collections.abc import Callable
 from multiprocessing import connection
 from typing import Any, TypeVar
 
-from zaqar_redis_client.tasks import Job, Retry, function_at, reason_of
+from zaqar_redis_client.tasks import Failed, Job, Retry, function_at, reason_of
 
 T = TypeVar("T")
 
 _SPAWN = multiprocessing.get_context("spawn")
 #: What calls functions: its frames say nothing about them.
 _CALLERS = {"zaqar_redis_client", "asyncio"}
-
-
-class Failed(Exception):
-    """A function has failed, of which only text is left.  *trace*: its traceback."""
-
-    def __init__(self, reason: str, trace: str) -> None:
-        super().__init__(reason)
-        self.trace = trace
 
 
 def from_function_on(error: BaseException) -> BaseException:

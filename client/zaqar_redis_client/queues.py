@@ -54,24 +54,28 @@ class AsyncTopic:
 
     async def update(self, /, **metadata: Any) -> dict[str, Any]:
         """Sets these metadata, removes those that are None, and returns all."""
-        sent: dict[str, Any] = {"headers": {"Content-Type": _PATCH}, "repeatable": False}
-        for expects in ((409,), ()):  # another client may remove one meanwhile
-            now = await self.metadata()
-            patch = [
-                {
-                    "op": "remove" if value is None else "add",
-                    "path": "/metadata/" + name.replace("~", "~0").replace("/", "~1"),  # RFC 6901
-                    "value": value,
-                }
-                for name, value in metadata.items()
-                if value is not None or name in now
-            ]
-            answer = await self._connection.send(
-                "PATCH", self._path, patch, expects=expects, **sent
-            )
-            if answer.status != 409:
-                break
-        return dict(answer.document)
+        try:
+            return await self._update(metadata)
+        except Refused as error:
+            if error.status != 409:
+                raise
+            return await self._update(metadata)  # another client has removed one meanwhile
+
+    async def _update(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        now = await self.metadata()
+        patch = [
+            {
+                "op": "remove" if value is None else "add",
+                "path": "/metadata/" + name.replace("~", "~0").replace("/", "~1"),  # RFC 6901
+                "value": value,
+            }
+            for name, value in metadata.items()
+            if value is not None or name in now
+        ]
+        headers = {"Content-Type": _PATCH}
+        return await self._connection.document(
+            "PATCH", self._path, patch, headers=headers, repeatable=False
+        )
 
     async def stats(self) -> dict[str, Any]:
         """Returns the statistics of its messages; those of zaqar_redis have more of them."""

@@ -39,6 +39,14 @@ class WrongJob(ZaqarError):
     """A message is not what a task of this worker can be called with."""
 
 
+class Failed(Exception):
+    """A function has failed, of which only text is left.  *trace*: its traceback, as a note."""
+
+    def __init__(self, reason: str, trace: str) -> None:
+        super().__init__(reason)
+        self.add_note(trace)
+
+
 @dataclass(frozen=True)
 class Task(Generic[P, R]):
     """A function that workers call for the messages of a queue: see `Worker.task`.
@@ -153,7 +161,7 @@ def reason_of(error: BaseException) -> str:
     """Returns what the service takes as a reason."""
     text = type(error).__name__
     with contextlib.suppress(Exception):  # of its `__str__`
-        text = str(error) if isinstance(error, Retry | WrongJob) else f"{text}: {error}"
+        text = str(error) if isinstance(error, Retry | WrongJob | Failed) else f"{text}: {error}"
     text = " ".join(text.split())
     text = "".join(each if each.isprintable() else "?" for each in text)
     if len(text.encode()) <= _REASON:

@@ -17,13 +17,16 @@ from tests.client import jobs
 from tests.client.working import dead_letters, until, until_stats, worker_of, working
 from tests.support import servers
 
+#: Nobody listens there.
+_NOWHERE = "http://127.0.0.1:1"
+
 
 async def _send(to: str, *, text: str = "") -> None:
     pass
 
 
 def test_arguments_that_a_task_does_not_take_are_refused_at_the_call() -> None:
-    worker = Worker()
+    worker = Worker(_NOWHERE)
     task: Any = worker.task("q", name="send")(_send)
     for args, kwargs, wrong in (
         ([], {}, "missing a required argument: 'to'"),
@@ -40,7 +43,7 @@ def test_arguments_that_a_task_does_not_take_are_refused_at_the_call() -> None:
 
 
 def test_option_and_schedule_that_are_none_say_what_there_is() -> None:
-    worker = Worker()
+    worker = Worker(_NOWHERE)
     task: Any = worker.task("q", name="send")(_send)
     with pytest.raises(
         TypeError, match=r"^task 'send': no option 'prioriy', but ttl, delay, .*prior"
@@ -139,13 +142,13 @@ async def test_log_of_a_stop_says_what_it_waits_for(
     holds = worker.task("q", name="holds")(may_end.wait)
     async with working(worker):
         pass
-    assert "stops" not in caplog.text
+    assert "stops; jobs: 0, grace: 40 seconds" in caplog.text
     consumer = worker.consumer()
     working_on = asyncio.create_task(consumer.run())
     await holds.post()
     await until(lambda: bool(consumer.running))
     consumer.stop()
-    await until(lambda: "stops: waits 40 seconds for 1 jobs" in caplog.text)
+    await until(lambda: "stops; jobs: 1, grace: 40 seconds" in caplog.text)
     may_end.set()
     await working_on
     await worker.close()
