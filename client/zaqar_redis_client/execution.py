@@ -14,14 +14,14 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable
-from multiprocessing import connection
+from multiprocessing.connection import Connection, Pipe
+from multiprocessing.context import SpawnProcess
 from typing import Any, TypeVar
 
 from zaqar_redis_client.tasks import Failed, Job, Retry, function_at, reason_of
 
 T = TypeVar("T")
 
-_SPAWN = multiprocessing.get_context("spawn")
 #: What calls functions: its frames say nothing about them.
 _CALLERS = {"zaqar_redis_client", "asyncio"}
 
@@ -62,7 +62,7 @@ class Executor:
         try:
             outcome, value = await in_thread(lambda: process.call(job))
         except BaseException:
-            process.process.kill()  # a thread that waits in `call` reads the connection's end
+            process.kill()  # a thread that waits in `call` reads the connection's end
             raise
         self._idle.append(process)
         if outcome == "done":
@@ -74,13 +74,13 @@ class Executor:
     def _process(self) -> _Process:
         while self._idle:
             process = self._idle.pop()
-            if process.process.is_alive():  # one may have been killed, for want of memory say
+            if process.is_alive():  # one may have been killed, for want of memory say
                 return process
         return _Process()
 
     def close(self) -> None:
         while self._idle:
-            self._idle.pop().process.kill()
+            self._idle.pop().kill()
 
 
 async def in_thread(function: Callable[[], T]) -> T:
@@ -110,13 +110,14 @@ async def in_thread(function: Callable[[], T]) -> T:
     return await future
 
 
-class _Process:
+class _Process(SpawnProcess):
     """A process that does one job after another, and ends with the worker."""
 
     def __init__(self) -> None:
-        self._connection, there = _SPAWN.Pipe()
-        self.process = _SPAWN.Process(target=_serve, args=(there,))
-        self.process.start()
+        here, there = Pipe()
+        super().__init__(target=_serve, args=(there,))
+        self.start()  # before it has its end of the connection, which the process would get, too
+        self._connection = here
         there.close()
 
     def call(self, job: Job) -> tuple[str, Any]:
@@ -126,13 +127,13 @@ class _Process:
             self._connection.send((*found_at, job.args, job.kwargs, job.is_asked))
             outcome: tuple[str, Any] = self._connection.recv()
         except (EOFError, OSError):
-            self.process.join(1)
-            code = self.process.exitcode
-            raise RuntimeError(f"the process of the task has ended with code {code}") from None
+            self.join(1)
+            ended = f"the process of the task has ended with code {self.exitcode}"
+            raise RuntimeError(ended) from None
         return outcome
 
 
-def _serve(jobs: connection.Connection) -> None:
+def _serve(jobs: Connection) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # sent to all of a group, and the worker decides
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_worker, daemon=True).start()

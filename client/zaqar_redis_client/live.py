@@ -47,9 +47,7 @@ class View:
         return Group(tasks, f"{self._rate(now):.1f} jobs/s done, {slots}", jobs)
 
     def _rate(self, now: float) -> float:
-        done = sum(
-            n for (_, outcome), n in list(self._consumer.counts.items()) if outcome == "done"
-        )
+        done = sum(self._consumer.counts[name, "done"] for name in self._worker.tasks)
         self._done.append((now, done))
         since, before = self._done[0]
         return (done - before) / (now - since) if now > since else 0.0

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from zaqar_redis_client import AsyncClient, JobFailed, Retry, Worker
+from zaqar_redis_client import AsyncClient, JobFailed, Retry, Task, Worker
 
 from tests.client import jobs
 from tests.client.working import dead_letters, until, until_stats, worker_of, working
@@ -117,7 +117,7 @@ async def test_traceback_in_the_log_begins_with_the_function(
     def exits() -> None:
         raise SystemExit(3)
 
-    tasks = [in_loop, in_thread, exits]
+    tasks: list[Task[[], Any]] = [in_loop, in_thread, exits]
     tasks.append(worker.task("q", processes=True)(jobs.process_fails))
     tasks.append(worker.task("q", processes=True)(jobs.process_awaits_and_fails))
     async with working(worker):
