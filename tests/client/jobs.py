@@ -12,7 +12,7 @@ import signal
 import time
 from pathlib import Path
 
-from zaqar_redis_client import Worker
+from zaqar_redis_client import Retry, Worker
 
 _ENVIRONMENT = os.environ.get
 
@@ -66,6 +66,15 @@ def process_fails() -> None:
 async def process_awaits_and_fails() -> None:
     await asyncio.sleep(0)
     raise ValueError("after a while")
+
+
+class _LaterError(Retry):
+    def __init__(self, minutes: int) -> None:
+        super().__init__(f"in {minutes} minutes", delay=60 * minutes)
+
+
+def process_later(minutes: int) -> None:
+    raise _LaterError(minutes)
 
 
 def process_hold(path: str) -> None:
