@@ -14,11 +14,11 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from zaqar_redis_client.claims import PAGE, AsyncLease, give_back
 from zaqar_redis_client.errors import LeaseLost, Refused, Unavailable, Unsupported, ZaqarError
-from zaqar_redis_client.execution import Executor, from_function_on
+from zaqar_redis_client.execution import Executor, T, from_function_on
 from zaqar_redis_client.queues import AsyncQueue
 from zaqar_redis_client.records import Message
 from zaqar_redis_client.replies import reply, reply_if_dead
@@ -27,8 +27,6 @@ from zaqar_redis_client.tasks import Job, Retry, WrongJob, reason_of
 
 if TYPE_CHECKING:
     from zaqar_redis_client.worker import Worker
-
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from inspect import iscoroutinefunction, signature
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
-from zaqar_redis_client.blocking import _Loop
+from zaqar_redis_client.blocking import P, _Loop
 from zaqar_redis_client.errors import ZaqarError
 from zaqar_redis_client.records import DraftFields, Message
 from zaqar_redis_client.spans import in_trace
@@ -20,7 +20,6 @@ from zaqar_redis_client.spans import in_trace
 if TYPE_CHECKING:
     from zaqar_redis_client.worker import Worker
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 #: Bytes of a reason: as many as the service takes.

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from zaqar_redis_client.blocking import _Loop
+from zaqar_redis_client.blocking import P, _Loop
 from zaqar_redis_client.clients import AsyncClient
 from zaqar_redis_client.consuming import Consumer
 from zaqar_redis_client.credentials import Credential
 from zaqar_redis_client.records import Draft
 from zaqar_redis_client.replies import Replies
-from zaqar_redis_client.tasks import P, R, Task
+from zaqar_redis_client.tasks import R, Task
 
 logger = logging.getLogger(__name__)
 
