@@ -52,7 +52,7 @@ class AsyncClaim:
         messages: list[Message],
         sent_at: float,
     ) -> None:
-        self._queue = queue
+        self._queue, self._connection = queue, queue._connection
         self.id = claim_id
         #: seconds
         self.ttl, self.grace = ttl, grace
@@ -69,21 +69,21 @@ class AsyncClaim:
 
     async def show(self) -> dict[str, Any]:
         """Returns its document: `ttl`, `age` and what it still holds.  Raises LeaseLost."""
-        return dict((await self._queue._connection.send("GET", self._path, of_lease=True)).document)
+        return await self._connection.document("GET", self._path, of_lease=True)
 
     async def renew(self, ttl: int | None = None) -> None:
         """Holds all that it still holds for as long again.  Raises LeaseLost."""
         sent_at, ttl = monotonic(), ttl or self.ttl
         document = {"ttl": ttl, "grace": self.grace}
-        await self._queue._connection.send("PATCH", self._path, document, of_lease=True)
+        await self._connection.send("PATCH", self._path, document, of_lease=True)
         self._until = sent_at + (1 - _MARGIN) * ttl
 
     async def extend(self, message_id: str, ttl: int) -> None:
         """Holds one message for *ttl* seconds from now.  Raises LeaseLost."""
-        await self._queue._connection.require_extended("leases of single messages")
+        await self._connection.require_extended("leases of single messages")
         document = {"ids": [message_id], "ttl": ttl}
-        answer = await self._queue._connection.send("PATCH", self._path, document, of_lease=True)
-        if message_id not in answer.document["renewed"]:
+        found = await self._connection.document("PATCH", self._path, document, of_lease=True)
+        if message_id not in found["renewed"]:
             raise LeaseLost(404, "Not held", "the claim does not hold it any more", message_id)
 
     async def delete(self, *message_ids: str) -> None:
@@ -100,14 +100,14 @@ class AsyncClaim:
 
     async def _delete(self, ids: Sequence[str]) -> Sequence[BaseException | None]:
         """Returns what became of each."""
-        connection, messages = self._queue._connection, f"{self._queue._path}/messages"
-        if len(ids) > 1 and await connection.is_extended():
+        messages = f"{self._queue._path}/messages"
+        if len(ids) > 1 and await self._connection.is_extended():
             path = f"{messages}?ids={','.join(ids)}&claim_ids={self.id}"
             with contextlib.suppress(Refused):  # one of them, so nothing was deleted
-                await connection.send("DELETE", path)
+                await self._connection.send("DELETE", path)
                 return [None] * len(ids)
         paths = (f"{messages}/{each}?claim_id={self.id}" for each in ids)
-        singly = (connection.send("DELETE", path, of_lease=True) for path in paths)
+        singly = (self._connection.send("DELETE", path, of_lease=True) for path in paths)
         outcomes = await asyncio.gather(*singly, return_exceptions=True)
         return [each if isinstance(each, BaseException) else None for each in outcomes]
 
@@ -117,16 +117,14 @@ class AsyncClaim:
         """Gives messages back, all or these; *delay*: seconds, None: as the queue says."""
         try:
             if ids is None and delay is None and not reason:
-                await self._queue._connection.send("DELETE", self._path)
+                await self._connection.send("DELETE", self._path)
                 return
-            await self._queue._connection.require_extended("leases of single messages")
+            await self._connection.require_extended("leases of single messages")
             document: dict[str, Any] = {"reason": reason} if reason else {}
             document |= {} if ids is None else {"ids": [*ids]}
             document |= {} if delay is None else {"delay": delay}
             path = f"{self._path}/release"
-            await self._queue._connection.send(
-                "POST", path, document, of_lease=True, repeatable=False
-            )
+            await self._connection.send("POST", path, document, of_lease=True, repeatable=False)
         finally:
             self.forget(self._held if ids is None else ids)
 
@@ -137,13 +135,13 @@ class AsyncClaim:
 
     def keep(self) -> asyncio.Task[None]:
         """Renews it from now on, until it holds nothing any more, is lost, or the client closes."""
-        self._renewal = started(self._keep(self._queue._connection.session))
+        self._renewal = started(self._keep(self._connection.session))
         return self._renewal
 
     async def _keep(self, session: object) -> None:
         with contextlib.suppress(LeaseLost, TimeoutError):
             await asyncio.sleep(self.ttl / _RENEWALS)
-            while self._queue._connection.session is session:  # else it was closed
+            while self._connection.session is session:  # else it was closed
                 async with asyncio.timeout(self._until - monotonic()):
                     await self._renew_patiently(session)
                 await asyncio.sleep(self.ttl / _RENEWALS)
@@ -151,7 +149,7 @@ class AsyncClaim:
 
     async def _renew_patiently(self, session: object) -> None:
         pause = self.ttl / _RENEWALS / _ATTEMPTS
-        while self._queue._connection.session is session:
+        while self._connection.session is session:
             try:
                 async with asyncio.timeout(pause):
                     await self.renew()
@@ -204,6 +202,14 @@ class AsyncLease:
         await self.claim.extend(self.message.id, ttl)
 
 
+async def acknowledge(lease: AsyncLease) -> None:
+    """Deletes a message; where that fails, it comes again, which is logged."""
+    try:
+        await lease.ack()
+    except Exception as error:  # of a credential it may be any
+        logger.warning("message %s may be done twice: %s", lease.message.id, error)
+
+
 def pages(ids: Sequence[str], page: int = PAGE) -> list[Sequence[str]]:
     return [ids[at : at + page] for at in range(0, len(ids), page)]
 
@@ -212,7 +218,7 @@ async def give_back(leases: Iterable[AsyncLease]) -> None:
     """Makes messages available to others at once, or, if that fails, when their leases end."""
     ids: dict[AsyncClaim, list[str]] = {}
     for lease in leases:
-        if lease.claim._queue._connection.session:  # else it was closed
+        if lease.claim._connection.session:  # else it was closed
             ids.setdefault(lease.claim, []).append(lease.message.id)
     releases = (claim.release(each, delay=0) for claim, each in ids.items())
     for error in await asyncio.gather(*releases, return_exceptions=True):

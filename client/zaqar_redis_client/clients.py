@@ -6,11 +6,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any, Self
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 from weakref import WeakValueDictionary
 
 from zaqar_redis_client.credentials import Credential, Token
-from zaqar_redis_client.http import Connection
+from zaqar_redis_client.http import Answer, Connection
 from zaqar_redis_client.queues import AsyncQueue, AsyncTopic
 
 
@@ -84,26 +84,24 @@ class AsyncClient:
 
     async def set_schedule(self, name: str, /, **fields: Any) -> dict[str, Any]:
         """Creates or replaces a recurring post; *fields*: those of `PUT /v2/schedules/…`."""
-        await self._connection.require_extended("schedules")
-        answer = await self._connection.send("PUT", _schedule(name), fields, repeatable=False)
-        return dict(answer.document)
+        return dict((await self._schedule("PUT", name, fields)).document)
 
     async def delete_schedule(self, name: str) -> None:
+        await self._schedule("DELETE", name)
+
+    async def _schedule(self, method: str, name: str, document: Any = None) -> Answer:
         await self._connection.require_extended("schedules")
-        await self._connection.send("DELETE", _schedule(name), repeatable=False)
+        path = f"/v2/schedules/{quote(name, safe='')}"
+        return await self._connection.send(method, path, document, repeatable=False)
 
     async def _listed(self, path: str, what: str) -> AsyncIterator[dict[str, Any]]:
         marker = ""
         while True:
-            asked = urlencode({"marker": marker} if marker else {})
-            answer = await self._connection.send("GET", f"{path}?{asked}" if asked else path)
+            asked = f"?marker={quote(marker, safe='')}" if marker else ""
+            answer = await self._connection.send("GET", path + asked)
             page = (answer.document or {}).get(what, [])
             for item in page:
                 yield item
             if not page:
                 return
             marker = page[-1]["name"]
-
-
-def _schedule(name: str) -> str:
-    return f"/v2/schedules/{quote(name, safe='')}"

@@ -105,10 +105,6 @@ def _load(place: str) -> Worker:
     return found
 
 
-def _is_live(arguments: argparse.Namespace) -> bool:
-    return not arguments.no_live and sys.stdout.isatty() and find_spec("rich") is not None
-
-
 def _serve_metrics(worker: Worker, consumer: Consumer, host: str, port: int) -> None:
     try:
         from zaqar_redis_client.metrics import serve
@@ -126,7 +122,7 @@ async def _work(worker: Worker, arguments: argparse.Namespace) -> None:
     consumer = worker.consumer()
     if arguments.metrics:
         _serve_metrics(worker, consumer, *arguments.metrics)
-    if _is_live(arguments):
+    if not arguments.no_live and sys.stdout.isatty() and find_spec("rich") is not None:
         from zaqar_redis_client.live import showing
 
         async with showing(worker, consumer):
@@ -148,12 +144,8 @@ def _reload(arguments: argparse.Namespace) -> int:
         raise SystemExit("--reload needs watchfiles: pip install watchfiles") from None
     again = argparse.Namespace(**{**vars(arguments), "reload": False, "no_live": True})
     with contextlib.suppress(KeyboardInterrupt):
-        run_process(".", target=_run_again, args=(again,), watch_filter=PythonFilter())
+        run_process(".", target=run, args=(again,), watch_filter=PythonFilter())
     return 0
-
-
-def _run_again(arguments: argparse.Namespace) -> None:
-    sys.exit(run(arguments))
 
 
 if __name__ == "__main__":

@@ -14,21 +14,19 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from zaqar_redis_client.claims import PAGE, AsyncLease, give_back
 from zaqar_redis_client.errors import LeaseLost, Refused, Unavailable, Unsupported, ZaqarError
-from zaqar_redis_client.execution import Executor, Failed
+from zaqar_redis_client.execution import Executor, T, from_function_on
 from zaqar_redis_client.queues import AsyncQueue
 from zaqar_redis_client.records import Message
-from zaqar_redis_client.replies import reply
+from zaqar_redis_client.replies import reply, reply_if_dead
 from zaqar_redis_client.spans import span_of
 from zaqar_redis_client.tasks import Job, Retry, WrongJob, reason_of
 
 if TYPE_CHECKING:
     from zaqar_redis_client.worker import Worker
-
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -286,9 +284,8 @@ class Consumer:
             logger.info("%s: %s", what, error)
             await self._release(lease, reason_of(error), delay=error.delay)
             return "retried"
-        trace = error.trace if isinstance(error, Failed) else None
-        reason = str(error) if trace else reason_of(error)
-        logger.error("%s: %s", what, trace or reason, exc_info=None if trace else error)
+        reason = reason_of(error)
+        logger.error("%s: %s", what, reason, exc_info=from_function_on(error))
         await self._release(lease, reason)
         return "failed"
 
@@ -320,8 +317,10 @@ class Consumer:
             if delay and isinstance(error, Refused) and error.status == 400:  # Retry asked for it
                 logger.error("message %s: delay=%s: %s", lease.message.id, delay, error.description)
                 reason = reason_of(WrongJob(f"{reason} (delay={delay}: {error.description})"))
-                return await self._release(lease, reason)
+                await self._release(lease, reason)
+                return
             logger.warning("message %s comes back when its lease ends: %s", lease.message.id, error)
+        await reply_if_dead(self._worker.client(), lease, reason)
 
     # The end.
 
@@ -330,7 +329,7 @@ class Consumer:
         back = asyncio.create_task(give_back([*self._waiting]))
         self._waiting.clear()
         at_once = asyncio.create_task(self._stops_at_once.wait())
-        logger.info("stops: waits %g seconds for %d jobs", self._worker.grace, len(self._jobs))
+        logger.info("stops; jobs: %d, grace: %g seconds", len(self._jobs), self._worker.grace)
         jobs = asyncio.gather(back, *self._jobs, return_exceptions=True)
         first: list[asyncio.Future[Any]] = [jobs, at_once]
         await asyncio.wait(first, timeout=self._worker.grace, return_when=asyncio.FIRST_COMPLETED)

@@ -129,11 +129,9 @@ class ZaqarBroker(Broker):
 
     def _counts(self, queue_name: str) -> dict[str, int]:
         """Returns `free` (delayed ones included), `delayed` and `total`."""
-        with _connection_errors():
-            try:
-                counts = self.queue(queue_name).stats()["messages"]
-            except NotFound:
-                return {"free": 0, "delayed": 0, "total": 0}
+        counts: dict[str, int] = {}
+        with _connection_errors(), contextlib.suppress(NotFound):
+            counts = self.queue(queue_name).stats()["messages"]
         return {name: int(counts.get(name, 0)) for name in ("free", "delayed", "total")}
 
     def join(self, queue_name: str, *, interval: int = 100, timeout: int | None = None) -> None:

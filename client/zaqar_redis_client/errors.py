@@ -39,5 +39,9 @@ class Unavailable(ZaqarError):
         self.may_be_done = may_be_done
 
 
+class JobFailed(ZaqarError):
+    """The job was tried as often as its queue allows, and is a dead letter: the last reason."""
+
+
 class Unsupported(ZaqarError):
     """This service, stock Zaqar perhaps, does not have what was asked for."""

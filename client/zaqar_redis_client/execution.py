@@ -14,22 +14,29 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable
-from multiprocessing import connection
+from multiprocessing.connection import Connection, Pipe
+from multiprocessing.context import SpawnProcess
 from typing import Any, TypeVar
 
-from zaqar_redis_client.tasks import Job, Retry, function_at, reason_of
+from zaqar_redis_client.tasks import Failed, Job, Retry, function_at, reason_of
 
 T = TypeVar("T")
 
-_SPAWN = multiprocessing.get_context("spawn")
+#: What calls functions: its frames say nothing about them.
+_CALLERS = {"zaqar_redis_client", "asyncio"}
 
 
-class Failed(Exception):
-    """A function has failed, of which only text is left.  *trace*: its traceback."""
+def from_function_on(error: BaseException) -> BaseException:
+    """Returns it with a traceback that begins with the function."""
+    trace = error.__traceback__
+    while trace and str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] in _CALLERS:
+        trace = trace.tb_next
+    return error.with_traceback(trace)
 
-    def __init__(self, reason: str, trace: str) -> None:
-        super().__init__(reason)
-        self.trace = trace
+
+def _failure(error: BaseException) -> tuple[str, str]:
+    """Returns what `Failed` takes."""
+    return reason_of(error), "".join(traceback.format_exception(from_function_on(error)))
 
 
 class Executor:
@@ -48,20 +55,20 @@ class Executor:
                 return await job.task.function(*job.args, **job.kwargs)
             return await in_thread(lambda: job.task.function(*job.args, **job.kwargs))
         except (SystemExit, KeyboardInterrupt) as error:  # would end the worker
-            raise Failed(reason_of(error), traceback.format_exc()) from None
+            raise Failed(*_failure(error)) from None
 
     async def _in_process(self, job: Job) -> Any:
         process = self._process()
         try:
             outcome, value = await in_thread(lambda: process.call(job))
         except BaseException:
-            process.kill()
+            process.kill()  # a thread that waits in `call` reads the connection's end
             raise
         self._idle.append(process)
         if outcome == "done":
             return value
         if outcome == "retry":
-            raise value
+            raise Retry(value[0], delay=value[1])
         raise Failed(*value)
 
     def _process(self) -> _Process:
@@ -103,13 +110,14 @@ async def in_thread(function: Callable[[], T]) -> T:
     return await future
 
 
-class _Process:
+class _Process(SpawnProcess):
     """A process that does one job after another, and ends with the worker."""
 
     def __init__(self) -> None:
-        self._connection, there = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_serve, args=(there,))
-        self._process.start()
+        here, there = Pipe()
+        super().__init__(target=_serve, args=(there,))
+        self.start()  # before it has its end of the connection, which the process would get, too
+        self._connection = here
         there.close()
 
     def call(self, job: Job) -> tuple[str, Any]:
@@ -119,19 +127,13 @@ class _Process:
             self._connection.send((*found_at, job.args, job.kwargs, job.is_asked))
             outcome: tuple[str, Any] = self._connection.recv()
         except (EOFError, OSError):
-            self._process.join(1)
-            code = self._process.exitcode
-            raise RuntimeError(f"the process of the task has ended with code {code}") from None
+            self.join(1)
+            ended = f"the process of the task has ended with code {self.exitcode}"
+            raise RuntimeError(ended) from None
         return outcome
 
-    def is_alive(self) -> bool:
-        return self._process.is_alive()
 
-    def kill(self) -> None:
-        self._process.kill()  # and a thread that waits in `call` reads the end of the connection
-
-
-def _serve(jobs: connection.Connection) -> None:
+def _serve(jobs: Connection) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # sent to all of a group, and the worker decides
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_worker, daemon=True).start()
@@ -156,6 +158,6 @@ def _outcome(
             result = asyncio.run(result)
         return "done", json.loads(json.dumps(result)) if is_asked else None
     except Retry as retry:
-        return "retry", retry
+        return "retry", (str(retry), retry.delay)
     except BaseException as error:
-        return "failed", (reason_of(error), traceback.format_exc())
+        return "failed", _failure(error)

@@ -175,24 +175,29 @@ class Connection:
                     has_renewed = True
                     if await self._credential.renew():
                         continue
-                refusal = _refusal(answer, f"{method} {path.partition('?')[0]}", of_lease)
+                refusal = _refusal(answer, method, path, of_lease)
                 if answer.status not in _LATER:
                     raise refusal
                 may_be_done = answer.status not in _NOT_DONE
                 problem = str(refusal)
                 wanted = answer.headers.get("Retry-After", "")
                 after = float(wanted) if wanted.isdigit() else 0.0
-            if (may_be_done and not repeatable) or self.session is None:  # it was closed
-                raise Unavailable(problem, may_be_done=may_be_done)
             delay = max(after, pause * random.uniform(0.5, 1))
-            if loop.time() + delay > until:
-                raise Unavailable(
-                    f"tried for {self.retry_for:g} seconds: {problem}", may_be_done=may_be_done
-                )
-            await asyncio.sleep(delay)
-            if self.session is None:
-                raise Unavailable(problem, may_be_done=may_be_done)
             pause = min(2 * pause, _LONGEST_PAUSE)
+            if self.session and (repeatable or not may_be_done):  # else it was closed
+                if loop.time() + delay > until:
+                    problem = f"tried for {self.retry_for:g} seconds: {problem}"
+                else:
+                    await asyncio.sleep(delay)
+                    if self.session:
+                        continue
+            raise Unavailable(problem, may_be_done=may_be_done)
+
+    async def document(
+        self, method: str, path: str, document: Any = None, **options: Any
+    ) -> dict[str, Any]:
+        """Returns the document of an answer: see `send`."""
+        return dict((await self.send(method, path, document, **options)).document)
 
     async def _once(
         self,
@@ -241,17 +246,13 @@ async def _once_only(
         raise aiohttp.ClientConnectionError(str(error) or type(error).__name__) from error
 
 
-def _refusal(answer: Answer, request: str, of_lease: bool) -> Refused:
+def _refusal(answer: Answer, method: str, path: str, of_lease: bool) -> Refused:
     title, description = "", answer.content[:500].decode(errors="replace")
-    try:
+    with contextlib.suppress(ValueError, KeyError, TypeError):  # of a proxy, perhaps
         found = json.loads(answer.content)
         title, description = str(found["title"]), str(found["description"])
-    except (ValueError, KeyError, TypeError):
-        pass  # of a proxy, perhaps
-    kind: type[Refused] = Refused
-    if answer.status == 404:
-        kind = NotFound
+    kind: type[Refused] = NotFound if answer.status == 404 else Refused
     # 400 is that of a deletion, or else of a bad value.
-    if of_lease and answer.status in ((400, 403, 404) if request[0] == "D" else (403, 404)):
+    if of_lease and answer.status in ((400, 403, 404) if method == "DELETE" else (403, 404)):
         kind = LeaseLost
-    return kind(answer.status, title, description, request)
+    return kind(answer.status, title, description, f"{method} {path.partition('?')[0]}")

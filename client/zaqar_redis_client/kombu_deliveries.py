@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import math
 import time
 from collections import deque
@@ -20,9 +19,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zaqar_redis_client.blocking import _Loop
-from zaqar_redis_client.claims import PAGE, AsyncLease, give_back, started
+from zaqar_redis_client.claims import PAGE, AsyncLease, acknowledge, give_back, started
 from zaqar_redis_client.clients import AsyncClient
-from zaqar_redis_client.errors import Unavailable, ZaqarError
+from zaqar_redis_client.errors import Unavailable
 from zaqar_redis_client.kombu_bindings import known_name
 from zaqar_redis_client.records import Message
 
@@ -35,8 +34,6 @@ _FAILING, _PAUSE = 10.0, 1.0
 _ACKS = 1000
 #: Seconds for the last requests of a channel; what they do not reach comes back by itself.
 _LAST = 5.0
-
-logger = logging.getLogger(__name__)
 
 
 def at_last(*coroutines: Coroutine[Any, Any, Any]) -> None:
@@ -214,9 +211,7 @@ class Deliveries:
 
     async def _ack(self, delivery_tag: str, lease: AsyncLease) -> None:
         try:
-            await lease.ack()
-        except ZaqarError as error:
-            logger.warning("Message %s may be delivered again: %s", lease.message.id, error)
+            await acknowledge(lease)
         finally:
             self._forget([delivery_tag])
 

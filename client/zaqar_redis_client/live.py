@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections import deque
@@ -26,7 +25,7 @@ _LISTED = 12
 
 
 class View:
-    """Makes pictures of a worker."""
+    """Makes pictures of a worker, in a thread, so it copies first what the worker changes."""
 
     def __init__(self, worker: Worker, consumer: Consumer) -> None:
         self._worker = worker
@@ -34,21 +33,21 @@ class View:
         self._done: deque[tuple[float, int]] = deque(maxlen=int(_RATE_OVER / _PERIOD))
 
     def picture(self) -> Group:
-        consumer, now = self._consumer, monotonic()
+        consumer, now, running = self._consumer, monotonic(), list(self._consumer.running)
         tasks = Table("task", "queue", "running", *_OUTCOMES)
         for task in self._worker.tasks.values():
-            running = sum(each.task == task.name for each in consumer.running)
             counts = [consumer.counts[task.name, outcome] for outcome in _OUTCOMES]
-            tasks.add_row(task.name, task.queue, *map(str, [running, *counts]))
+            runs = sum(each.task == task.name for each in running)
+            tasks.add_row(task.name, task.queue, *map(str, [runs, *counts]))
         jobs = Table("job", "message", "seconds")
-        longest = sorted(consumer.running, key=lambda each: each.since)
+        longest = sorted(running, key=lambda each: each.since)
         for each in longest[:_LISTED]:
             jobs.add_row(each.task, each.message_id, f"{now - each.since:.1f}")
         slots = f"{len(longest)} of {self._worker.concurrency} slots"
         return Group(tasks, f"{self._rate(now):.1f} jobs/s done, {slots}", jobs)
 
     def _rate(self, now: float) -> float:
-        done = sum(n for (_, outcome), n in self._consumer.counts.items() if outcome == "done")
+        done = sum(self._consumer.counts[name, "done"] for name in self._worker.tasks)
         self._done.append((now, done))
         since, before = self._done[0]
         return (done - before) / (now - since) if now > since else 0.0
@@ -64,17 +63,6 @@ async def showing(worker: Worker, consumer: Consumer) -> AsyncIterator[None]:
         handlers=[RichHandler(console=console)],
         force=True,
     )
-    view = View(worker, consumer)
-
-    async def refresh(live: Live) -> None:
-        while True:
-            live.update(view.picture(), refresh=True)
-            await asyncio.sleep(_PERIOD)
-
-    with Live(view.picture(), console=console, auto_refresh=False) as live:
-        refreshing = asyncio.create_task(refresh(live))
-        try:
-            yield
-        finally:
-            refreshing.cancel()
-            live.update(view.picture(), refresh=True)
+    picture = View(worker, consumer).picture
+    with Live(get_renderable=picture, console=console, refresh_per_second=1 / _PERIOD):
+        yield

@@ -26,10 +26,13 @@ _GRACE = 60
 _PATCH = "application/openstack-messaging-v2.0-json-patch"
 
 
-class _Container:
-    """What messages are posted to.  It need not exist yet."""
+class AsyncTopic:
+    """A topic of the client's project: its messages stay for all who read them.
 
-    kind: str
+    It need not exist yet.  Only zaqar_redis has topics.  All methods raise Refused and Unavailable.
+    """
+
+    kind = "topics"
 
     def __init__(self, connection: Connection, name: str) -> None:
         self._connection = connection
@@ -47,8 +50,7 @@ class _Container:
         await self._connection.send("DELETE", self._path, repeatable=False)
 
     async def metadata(self) -> dict[str, Any]:
-        answer = await self._connection.send("GET", self._path)
-        return dict(answer.document)
+        return await self._connection.document("GET", self._path)
 
     async def update(self, /, **metadata: Any) -> dict[str, Any]:
         """Sets these metadata, removes those that are None, and returns all."""
@@ -71,15 +73,13 @@ class _Container:
             if value is not None or name in now
         ]
         headers = {"Content-Type": _PATCH}
-        answer = await self._connection.send(
+        return await self._connection.document(
             "PATCH", self._path, patch, headers=headers, repeatable=False
         )
-        return dict(answer.document)
 
     async def stats(self) -> dict[str, Any]:
         """Returns the statistics of its messages; those of zaqar_redis have more of them."""
-        answer = await self._connection.send("GET", f"{self._path}/stats?detailed=true")
-        return dict(answer.document)
+        return await self._connection.document("GET", f"{self._path}/stats?detailed=true")
 
     async def purge(self) -> None:
         """Deletes all its messages."""
@@ -89,7 +89,7 @@ class _Container:
     async def share(self, *, methods: Sequence[str], expires: str) -> dict[str, Any]:
         """Returns a pre-signed URL of its messages, for `SignedURL`.  *expires*: ISO 8601."""
         wanted = {"paths": ["messages"], "methods": [*methods], "expires": expires}
-        return dict((await self._connection.send("POST", f"{self._path}/share", wanted)).document)
+        return await self._connection.document("POST", f"{self._path}/share", wanted)
 
     # Messages.
 
@@ -147,14 +147,9 @@ class _Container:
 
     async def subscribe(self, subscriber: str, /, **fields: Any) -> dict[str, Any]:
         """Returns id and perhaps the secret; *fields*: `ttl` and `options`, of Zaqar."""
-        document = {"subscriber": subscriber, **fields}
-        answer = await self._connection.send(
-            "POST",
-            f"{self._path}/subscriptions",
-            document,
-            repeatable=False,  # only its first answer has the secret
-        )
-        return dict(answer.document)
+        path, wanted = f"{self._path}/subscriptions", {"subscriber": subscriber, **fields}
+        # Only its first answer has the secret.
+        return await self._connection.document("POST", path, wanted, repeatable=False)
 
     async def unsubscribe(self, subscription_id: str) -> None:
         await self._connection.send("DELETE", f"{self._path}/subscriptions/{subscription_id}")
@@ -197,17 +192,8 @@ class _Container:
         return ids
 
 
-class AsyncTopic(_Container):
-    """A topic of the client's project: its messages stay for all who read them.
-
-    Only zaqar_redis has topics.  All methods raise Refused and Unavailable.
-    """
-
-    kind = "topics"
-
-
-class AsyncQueue(_Container):
-    """A queue of the client's project.
+class AsyncQueue(AsyncTopic):
+    """A queue of the client's project.  It need not exist yet.
 
     All methods raise Refused and Unavailable.
     """

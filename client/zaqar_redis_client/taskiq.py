@@ -11,10 +11,10 @@ from collections.abc import AsyncGenerator
 
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 
-from zaqar_redis_client.claims import AsyncLease
+from zaqar_redis_client.claims import acknowledge
 from zaqar_redis_client.clients import AsyncClient
 from zaqar_redis_client.credentials import Credential
-from zaqar_redis_client.errors import LeaseLost, Unavailable
+from zaqar_redis_client.errors import Unavailable
 from zaqar_redis_client.jobs import body_of, data_of, delayed
 from zaqar_redis_client.records import DraftFields
 
@@ -76,15 +76,8 @@ class ZaqarAsyncBroker(AsyncBroker):
                 async with contextlib.aclosing(leases):
                     async for lease in leases:
                         yield AckableMessage(
-                            data=data_of(lease.body), ack=functools.partial(_acknowledge, lease)
+                            data=data_of(lease.body), ack=functools.partial(acknowledge, lease)
                         )
             except Unavailable as error:
                 logger.warning("No messages for the moment: %s", error)
                 await asyncio.sleep(_PAUSE)
-
-
-async def _acknowledge(lease: AsyncLease) -> None:
-    try:
-        await lease.ack()
-    except (LeaseLost, Unavailable) as error:
-        logger.warning("Message %s may be done twice: %s", lease.message.id, error)

@@ -8,11 +8,11 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
-from zaqar_redis_client.blocking import _Loop
+from zaqar_redis_client.blocking import P, _Loop
 from zaqar_redis_client.errors import ZaqarError
 from zaqar_redis_client.records import DraftFields, Message
 from zaqar_redis_client.spans import in_trace
@@ -20,7 +20,6 @@ from zaqar_redis_client.spans import in_trace
 if TYPE_CHECKING:
     from zaqar_redis_client.worker import Worker
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 #: Bytes of a reason: as many as the service takes.
@@ -34,12 +33,17 @@ class Retry(Exception):
         super().__init__(reason)
         self.delay = delay
 
-    def __reduce__(self) -> Any:
-        return _retry, (str(self), self.delay)
-
 
 class WrongJob(ZaqarError):
     """A message is not what a task of this worker can be called with."""
+
+
+class Failed(Exception):
+    """A function has failed, of which only text is left.  *trace*: its traceback, as a note."""
+
+    def __init__(self, reason: str, trace: str) -> None:
+        super().__init__(reason)
+        self.add_note(trace)
 
 
 @dataclass(frozen=True)
@@ -64,11 +68,23 @@ class Task(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     def options(self, **fields: Unpack[DraftFields]) -> Task[P, R]:
-        """Returns it with fields of `Draft` for what it posts, as `delay` or `priority`."""
+        """Returns it with fields of `Draft` for what it posts, as `delay`.  Raises TypeError."""
+        known = DraftFields.__annotations__
+        for unknown in fields.keys() - known.keys():
+            raise TypeError(f"task {self.name!r}: no option {unknown!r}, but {', '.join(known)}")
         return replace(self, fields=self.fields | fields)
 
     def body(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
-        """Returns the body of a message that calls the function with these arguments."""
+        """Returns the body of a message that calls the function with these arguments.
+
+        Raises TypeError: it does not take them.
+        """
+        with contextlib.suppress(ValueError):  # some of C do not say what they take
+            takes = signature(self.function, follow_wrapped=False)
+            try:
+                takes.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"task {self.name!r}: {error}") from None
         return {"task": self.name, "args": [*args], "kwargs": kwargs}
 
     async def post(self, *args: P.args, **kwargs: P.kwargs) -> str:
@@ -87,7 +103,7 @@ class Task(Generic[P, R]):
         """Posts a job, and returns the result of the function, when it was done, as JSON has it.
 
         It waits as long as the job lives, for the `ttl` of `options`, 60 seconds by default.
-        Raises TimeoutError, Refused and Unavailable.
+        Raises JobFailed, TimeoutError, Refused and Unavailable.
         """
         return await self.worker.replies().ask(
             self.queue, self.body(*args, **kwargs), in_trace(self.fields)
@@ -111,10 +127,6 @@ def function_at(module: str, name: str) -> Callable[..., Any]:
     """Returns the function of a task that is there."""
     found: Any = attrgetter(name)(import_module(module))
     return found.function if isinstance(found, Task) else found
-
-
-def _retry(reason: str, delay: int | None) -> Retry:
-    return Retry(reason, delay=delay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +160,7 @@ def reason_of(error: BaseException) -> str:
     """Returns what the service takes as a reason."""
     text = type(error).__name__
     with contextlib.suppress(Exception):  # of its `__str__`
-        text = str(error) if isinstance(error, Retry | WrongJob) else f"{text}: {error}"
+        text = str(error) if isinstance(error, Retry | WrongJob | Failed) else f"{text}: {error}"
     text = " ".join(text.split())
     text = "".join(each if each.isprintable() else "?" for each in text)
     if len(text.encode()) <= _REASON:

@@ -8,19 +8,16 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from zaqar_redis_client.blocking import _Loop
+from zaqar_redis_client.blocking import P, _Loop
 from zaqar_redis_client.clients import AsyncClient
 from zaqar_redis_client.consuming import Consumer
 from zaqar_redis_client.credentials import Credential
 from zaqar_redis_client.records import Draft
 from zaqar_redis_client.replies import Replies
-from zaqar_redis_client.tasks import Task
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from zaqar_redis_client.tasks import R, Task
 
 logger = logging.getLogger(__name__)
 
@@ -47,9 +44,13 @@ class Worker:
         grace: float = 30.0,
     ) -> None:
         known = {"concurrency": (concurrency, 1), "prefetch": (prefetch, 0), "ttl": (ttl, 1)}
-        for argument, (value, least) in (known | {"grace": (grace, 0)}).items():
-            if value is not None and not (isinstance(value, int | float) and value >= least):
-                raise ValueError(f"{argument} must be {least} or more, not {value!r}")
+        for argument, (value, least) in known.items():
+            if value is not None and not (type(value) is int and value >= least):
+                raise ValueError(
+                    f"{argument} must be a whole number, {least} or more, not {value!r}"
+                )
+        if type(grace) not in (int, float) or not grace >= 0:
+            raise ValueError(f"grace must be a number, 0 or more, not {grace!r}")
         self.url, self._project, self._credential = url, project, credential
         self.concurrency = concurrency
         self._prefetch = prefetch
@@ -126,8 +127,10 @@ class Worker:
     ) -> None:
         """Lets the worker set a recurring post of a job when it starts.
 
-        *fields*: those of `PUT /v2/schedules/…`, as `timezone`.
+        *fields*: those of `PUT /v2/schedules/…`, as `timezone`.  Raises TypeError.
         """
+        if not isinstance(task, Task):
+            raise TypeError(f"schedule {name!r}: task must be what `task` has made, not {task!r}")
         body = task.body(*args, **(kwargs or {}))
         message = Draft(body=body, **task.fields).document()
         self.schedules[name] = {"queue": task.queue, "cron": cron, "message": message} | fields

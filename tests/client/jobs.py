@@ -12,7 +12,7 @@ import signal
 import time
 from pathlib import Path
 
-from zaqar_redis_client import Worker
+from zaqar_redis_client import Retry, Worker
 
 _ENVIRONMENT = os.environ.get
 
@@ -61,6 +61,20 @@ def process_dies() -> None:
 
 def process_fails() -> None:
     raise ValueError("of the process")
+
+
+async def process_awaits_and_fails() -> None:
+    await asyncio.sleep(0)
+    raise ValueError("after a while")
+
+
+class _LaterError(Retry):
+    def __init__(self, minutes: int) -> None:
+        super().__init__(f"in {minutes} minutes", delay=60 * minutes)
+
+
+def process_later(minutes: int) -> None:
+    raise _LaterError(minutes)
 
 
 def process_hold(path: str) -> None:

@@ -3,8 +3,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import threading
+
 import pytest
 from keystoneauth1.identity import Password
+from keystoneauth1.plugin import BaseAuthPlugin
+from keystoneauth1.session import Session
 from zaqar_redis_client import Client, Refused, Unavailable
 from zaqar_redis_client.keystone import Keystone
 
@@ -47,3 +53,37 @@ def test_keystone_that_is_away_or_overloaded_makes_the_service_unavailable(proje
                 pytest.raises(Unavailable, match="Keystone"),
             ):
                 client.queue("q").post(1)
+
+
+class _Numbered(BaseAuthPlugin):
+    """Has another token after each invalidation, which waits until it may end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers = itertools.count(1)
+        self._token = ""
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def get_token(self, session: Session, **_: object) -> str:
+        self._token = self._token or str(next(self._numbers))
+        return self._token
+
+    def invalidate(self) -> bool:
+        self.begun.set()
+        self.may_end.wait()
+        self._token = ""
+        return True
+
+
+async def test_token_that_others_got_while_it_was_renewed_is_not_kept() -> None:
+    plugin = _Numbered()
+    credential = Keystone(plugin)
+    assert await credential.headers() == {"X-Auth-Token": "1"}
+    renewal = asyncio.create_task(credential.renew())
+    try:
+        await asyncio.to_thread(plugin.begun.wait)
+        assert await credential.headers() == {"X-Auth-Token": "1"}
+    finally:
+        plugin.may_end.set()
+    assert await renewal
+    assert await credential.headers() == {"X-Auth-Token": "2"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from zaqar_redis_client import AsyncClient, Refused, Retry, Task, Worker
+from zaqar_redis_client import AsyncClient, JobFailed, Refused, Retry, Task, Worker
 
 from tests.client import jobs
 from tests.client.working import dead_letters, pid_in, stats, until, until_stats, worker_of, working
@@ -120,12 +120,14 @@ async def test_task_that_asks_for_another_attempt_says_when(
         begun.set()
         raise Retry("the printer is out", delay=900)
 
+    in_process = worker.task("q", processes=True)(jobs.process_later)
     async with working(worker):
         await later.post()
         await begun.wait()
-        await until_stats(client, delayed=1)
-        (message,) = [each async for each in client.queue("q").messages(delayed=True)]
-    assert message.reason == "the printer is out"
+        await in_process.post(15)
+        await until_stats(client, delayed=2)
+        found = [each.reason async for each in client.queue("q").messages(delayed=True)]
+    assert sorted(found) == ["in 15 minutes", "the printer is out"]
 
 
 async def test_who_asks_gets_the_result(
@@ -156,10 +158,11 @@ async def test_who_asks_gets_the_result(
         assert await nothing.ask() is None
         sums_of = worker.task("q", processes=True)(jobs.process_sums)
         assert await sums_of.ask(2, 3) == [5, 2]
-        asking = asyncio.create_task(no_json.ask())
+        reason = "TypeError: Object of type object is not JSON serializable"
+        with pytest.raises(JobFailed, match=f"^{reason}$"):
+            await no_json.ask()
         (letter,) = await dead_letters(client, 1)
-        assert letter.reason == "TypeError: Object of type object is not JSON serializable"
-        asking.cancel()
+        assert letter.reason == reason
         names = [each async for each in client.queues()]
         assert len([each for each in names if each.startswith("replies-")]) == 2
     names = [each async for each in client.queues()]
@@ -190,7 +193,7 @@ def test_task_that_cannot_work_is_refused_where_it_is_made() -> None:
     worker.task("q")(jobs.process_fails)
     with pytest.raises(ValueError, match="another name"):
         worker.task("other")(jobs.process_fails)
-    with pytest.raises(ValueError, match="concurrency must be 1 or more, not 0"):
+    with pytest.raises(ValueError, match="concurrency must be a whole number, 1 or more, not 0"):
         Worker(concurrency=0)
 
 

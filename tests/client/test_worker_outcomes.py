@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Callable
 from multiprocessing import active_children
 from typing import Any
 
@@ -93,22 +94,32 @@ async def test_process_that_was_killed_without_a_job_costs_no_attempt(
     assert "has ended with code" not in caplog.text
 
 
+@pytest.fixture
+def hold(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], asyncio.Event]:
+    """Holds the first request of a method whose path ends so; the event says that there is one."""
+
+    def hold(held: str, end: str) -> asyncio.Event:
+        is_held, send = asyncio.Event(), Connection._once
+
+        async def slowly(connection: Connection, method: str, path: str, *more: Any) -> Answer:
+            if method == held and path.endswith(end) and not is_held.is_set():
+                is_held.set()
+                await asyncio.Event().wait()
+            return await send(connection, method, path, *more)
+
+        monkeypatch.setattr(Connection, "_once", slowly)
+        return is_held
+
+    return hold
+
+
 async def test_worker_that_stops_does_not_give_back_a_job_that_is_being_deleted(
     running: servers.RunningService,
     project: str,
     client: AsyncClient,
-    monkeypatch: pytest.MonkeyPatch,
+    hold: Callable[[str, str], asyncio.Event],
 ) -> None:
-    worker, is_held = worker_of(running, project, grace=0), asyncio.Event()
-    send = Connection._once
-
-    async def slowly(connection: Connection, method: str, *more: Any) -> Answer:
-        if method == "DELETE":
-            is_held.set()
-            await asyncio.Event().wait()
-        return await send(connection, method, *more)
-
-    monkeypatch.setattr(Connection, "_once", slowly)
+    worker, is_held = worker_of(running, project, grace=0), hold("DELETE", "")
     ends = worker.task("q", name="ends")(print)
     await ends.post()
     async with working(worker):
@@ -120,18 +131,9 @@ async def test_failed_job_whose_release_is_under_way_is_given_back_by_a_worker_t
     running: servers.RunningService,
     project: str,
     client: AsyncClient,
-    monkeypatch: pytest.MonkeyPatch,
+    hold: Callable[[str, str], asyncio.Event],
 ) -> None:
-    worker, is_held = worker_of(running, project, grace=0), asyncio.Event()
-    send = Connection._once
-
-    async def slowly(connection: Connection, method: str, path: str, *more: Any) -> Answer:
-        if path.endswith("/release") and not is_held.is_set():
-            is_held.set()
-            await asyncio.Event().wait()
-        return await send(connection, method, path, *more)
-
-    monkeypatch.setattr(Connection, "_once", slowly)
+    worker, is_held = worker_of(running, project, grace=0), hold("POST", "/release")
 
     @worker.task("q")
     async def fails() -> None:
@@ -173,12 +175,17 @@ async def test_caller_learns_that_no_result_came(
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"concurrency": 0}, {"concurrency": "4"}, {"prefetch": -1}, {"ttl": 0}, {"grace": -1}]
+    ("name", "value", "wanted"),
+    [
+        *(("concurrency", value, "a whole number, 1 or more") for value in (0, "4", 1.5, True)),
+        *(("prefetch", value, "a whole number, 0 or more") for value in (-1, 0.5)),
+        ("ttl", 1.5, "a whole number, 1 or more"),
+        *(("grace", value, "a number, 0 or more") for value in (-1, True, None)),
+    ],
 )
-def test_worker_names_a_number_that_it_cannot_have(wrong: dict[str, Any]) -> None:
-    ((name, value),) = wrong.items()
-    with pytest.raises(ValueError, match=rf"{name} must be [01] or more, not {value!r}"):
-        Worker(**wrong)
+def test_worker_names_a_number_that_it_cannot_have(name: str, value: Any, wanted: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{name} must be {wanted}, not {value!r}$"):
+        Worker(**{name: value})
 
 
 @pytest.mark.parametrize("timeout", [0, -1, "3"])

@@ -40,7 +40,7 @@ _READ_LATE = ("ZAQAR_REDIS_", "PYTEST_")
 _COVERAGE = "COVERAGE_"
 #: more than the words and the environment of a command
 _MAX_BYTES = 131_072
-#: Seconds for an import, or a fork, on a machine that may stand still.
+#: Seconds for the imports, on a machine that may stand still.
 _TIMEOUT = 60.0
 #: of prctl(2)
 _PR_SET_CHILD_SUBREAPER = 36
@@ -52,7 +52,6 @@ class ForkServer:
     def __init__(self) -> None:
         self._environment = dict(os.environ)
         self._connection, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-        self._connection.settimeout(_TIMEOUT)
         with theirs:
             self.process = subprocess.Popen(
                 # Processes of a service are known by the module in their command lines.
@@ -62,7 +61,7 @@ class ForkServer:
                 start_new_session=True,
                 cwd=_ROOT,
             )
-        self._is_ready = self._receive() == b"ready"
+        self._is_ready = self._receive(_TIMEOUT) == b"ready"
 
     def suits(self, environment: Mapping[str, str]) -> bool:
         """Returns whether modules imported with *environment* would be the same."""
@@ -76,9 +75,15 @@ class ForkServer:
         _adopt_orphans(True)
         try:
             socket.send_fds(self._connection, [request.encode()], [output])
-            answer = self._receive()
+            # As long as it lives: what it forks later would be a second process, known to nobody.
+            answer = self._receive(None)
         except OSError:
             answer = b""
+        except (
+            BaseException
+        ):  # of pytest's time limit: the answer would be that to the next request
+            self.close()
+            raise
         finally:
             _adopt_orphans(False)
         return int(answer) if answer else None
@@ -89,7 +94,8 @@ class ForkServer:
         self.process.kill()
         self.process.wait()
 
-    def _receive(self) -> bytes:
+    def _receive(self, seconds: float | None) -> bytes:
+        self._connection.settimeout(seconds)
         with contextlib.suppress(OSError):
             return self._connection.recv(_MAX_BYTES)
         return b""

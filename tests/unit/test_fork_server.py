@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -97,6 +98,24 @@ def test_lost_server_is_replaced_and_what_it_has_forked_goes_on(tmp_path: Path) 
         assert _start(tmp_path, "--version").wait(60) == 0
         assert _forks()
         assert service.answers()
+
+
+@pytest.mark.usefixtures("own_server")
+def test_start_waits_for_a_server_that_is_slow_and_no_second_one_follows(tmp_path: Path) -> None:
+    assert _start(tmp_path, "--version").wait(60) == 0
+    server = fork_server._server
+    assert server is not None
+    server._connection.settimeout(0.1)
+    server.process.send_signal(signal.SIGSTOP)
+    with ThreadPoolExecutor() as pool:
+        started = pool.submit(_start, tmp_path, "--version")
+        try:
+            with pytest.raises(TimeoutError):
+                started.result(0.5)
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+        assert started.result(60).wait(60) == 0
+    assert fork_server._server is server
 
 
 def test_server_ends_with_the_process_of_the_tests(tmp_path: Path) -> None:
