@@ -79,9 +79,7 @@ class ForkServer:
             answer = self._receive(None)
         except OSError:
             answer = b""
-        except (
-            BaseException
-        ):  # of pytest's time limit: the answer would be that to the next request
+        except BaseException:  # of pytest's time limit: a late answer would be the next one
             self.close()
             raise
         finally:
