@@ -227,20 +227,6 @@ class UnsupportedContentCoding(UnsupportedMediaType):
     code = 1601
 
 
-class TooManyAttempts(Problem):
-    """There were too many failed attempts with the access key."""
-
-    message = (
-        "There were too many failed attempts with this access key. Please try again in {seconds} s."
-    )
-    status, code, title, retry = 429, 1801, "Too many failed attempts", 1
-
-    def __init__(self, *, seconds: int) -> None:
-        """*seconds*: until the key is looked at again."""
-        super().__init__(seconds=seconds)
-        self.retry = seconds
-
-
 class TooManyRequests(Problem):
     """The project sends more requests than its quota allows."""
 
@@ -254,6 +240,15 @@ class TooManyRequests(Problem):
         """*seconds*: until a request is let through."""
         super().__init__(seconds=seconds, **fields)
         self.retry = seconds
+
+
+class TooManyAttempts(TooManyRequests):
+    """There were too many failed attempts with the access key."""
+
+    message = (
+        "There were too many failed attempts with this access key. Please try again in {seconds} s."
+    )
+    code, title = 1801, "Too many failed attempts"
 
 
 class NoSuchPool(BadRequest):

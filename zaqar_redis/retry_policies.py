@@ -58,7 +58,8 @@ def retry_policy(value: object) -> DeliveryRetryPolicy | None:
     if not given:
         return None
     for name, most in BOUNDS.items():
-        _check_number(name, given.get(name, 0), most)
+        if not _is_integer(given.get(name, 0), 0, most):
+            raise _bad(name, f"an integer between 0 and {most}")
     function = given.get("retry_backoff_function", "linear")
     if function not in get_args(BackoffFunction):
         raise _bad("retry_backoff_function", f"one of {', '.join(get_args(BackoffFunction))}")
@@ -134,11 +135,6 @@ def _policy(given: Mapping[str, Any]) -> DeliveryRetryPolicy:
 
 def _is_integer(value: object, least: int, most: int) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
-def _check_number(name: str, value: object, most: int) -> None:
-    if not _is_integer(value, 0, most):
-        raise _bad(name, f"an integer between 0 and {most}")
 
 
 def _bad(name: str, must_be: str) -> errors.BadRequest:

@@ -328,8 +328,8 @@ def message_attributes(attributes: Attributes) -> None:
             raise errors.BadRequest(why=f'"attributes": {name} must be a number of 64 bits.')
 
 
-def message_delay(value: int | None, limits: Limits, field: str = "delay") -> None:
-    within(field, value, 0, limits.max_message_delay, " seconds")
+def message_delay(value: int | None, limits: Limits) -> None:
+    within("delay", value, 0, limits.max_message_delay, " seconds")
 
 
 def claim_ttl(value: int | None, limits: Limits) -> int:

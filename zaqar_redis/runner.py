@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A runner for the coroutines of commands and jobs, which Ctrl-C ends."""
+"""Runs coroutines of commands and jobs, which Ctrl-C ends, and ends tasks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+async def cancel(*tasks: asyncio.Task[Any]) -> None:
+    """Cancels tasks, and returns when they have ended, however they do."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Runner:

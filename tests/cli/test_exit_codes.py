@@ -32,6 +32,7 @@ def test_all_exit_codes_are_documented() -> None:
         ("queue update q", 1),
         ("message move q other 3f0c8d53-5a0f-4b0e-0000-000000000007", 1),
         ("queue list --unknown", 2),
+        ("--url http://127.0.0.1:1 queue list", 2),
         ("queue lost", 2),
         ("message peek q --state lost", 2),
         ("message peek", 2),
@@ -42,3 +43,14 @@ def test_commands_exit_as_documented(project_shell: CommandLine, words: str, cod
     outcome = project_shell.run(*words.split())
     assert outcome.returncode == code
     assert "Traceback" not in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    "option", ["--url http://user:secret@127.0.0.1:1", "--url=http://a:secret@b"]
+)
+def test_options_before_the_command_are_told_where_they_belong(
+    project_shell: CommandLine, option: str
+) -> None:
+    told = project_shell.run(*option.split(), "queue", "list").stderr
+    assert "--url goes behind the command: zaqar-redis queue list --url" in told
+    assert "secret" not in told

@@ -502,6 +502,15 @@ def test_page_loads_no_foreign_resources_and_is_cacheable(service: RunningServic
     assert httpx.get(f"{service.url}/console/__init__.py").status_code == 404
 
 
+@pytest.mark.parametrize("path", ["/console", "/console/", "/console/console.js", "/console/none"])
+def test_head_of_a_page_answers_as_get_without_the_body(service: RunningService, path: str) -> None:
+    told, whole = httpx.head(service.url + path), httpx.get(service.url + path)
+    assert (told.status_code, told.content) == (whole.status_code, b"")
+    names = {"content-type", "content-length", "etag", "location", "cache-control"}
+    shown = [{name: answer.headers.get(name) for name in names} for answer in (told, whole)]
+    assert shown[0] == shown[1]
+
+
 def test_ticket_is_valid_for_its_channel_only(
     service: RunningService, project: str, api: Request
 ) -> None:

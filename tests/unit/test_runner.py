@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from zaqar_redis.runner import Runner
+from zaqar_redis.runner import Runner, cancel
 
 
 def _as_in_a_session(number: int, frame: object) -> None:
@@ -76,3 +76,22 @@ def test_coroutine_interrupted_before_it_starts_never_starts() -> None:
     with Runner() as runner, pytest.raises(KeyboardInterrupt):
         runner.run(interrupted)
     assert started == []
+
+
+async def test_cancelled_tasks_have_ended_when_cancel_returns() -> None:
+    ended: list[str] = []
+
+    async def work(name: str, *, fails: bool) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append(name)
+            if fails:
+                raise ValueError(name)
+
+    tasks = {asyncio.create_task(work(name, fails=name == "b")) for name in "ab"}
+    await asyncio.sleep(0)
+    await cancel(*tasks)
+    assert sorted(ended) == ["a", "b"]
+    assert all(task.done() for task in tasks)

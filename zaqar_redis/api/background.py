@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from zaqar_redis import errors
+from zaqar_redis import errors, runner
 from zaqar_redis.api.composition import Services
 from zaqar_redis.service.queue_metrics import QueueMetrics
 from zaqar_redis.storage.contract import Driver
@@ -36,9 +36,7 @@ class BackgroundTasks:
         self._tasks = [asyncio.create_task(each, name=name) for name, each in self._all()]
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await runner.cancel(*self._tasks)
         if self._services.schedules is not None:
             await self._services.schedules.resign()
 

@@ -19,7 +19,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Hashable
 
-from zaqar_redis import clock, errors
+from zaqar_redis import clock, errors, runner
 from zaqar_redis.auth import access_keys, request_signatures
 from zaqar_redis.auth.access_keys import AccessKey, AccessKeySettings, AccessKeyStore, SecretSeal
 from zaqar_redis.auth.attempts import AttemptLimiter
@@ -179,9 +179,7 @@ class KeyStrategy(CachingStrategy):
         await self._store.start()
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await runner.cancel(*self._tasks)
         await self._store.close()
 
 

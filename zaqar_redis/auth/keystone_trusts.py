@@ -98,7 +98,7 @@ class KeystoneTrusts:
                 "project_id": project,
                 "impersonation": True,
                 "roles": [{"id": role["id"]} for role in trustor["roles"]],
-                "expires_at": _iso(clock.later(datetime.now(UTC), ttl)),
+                "expires_at": f"{clock.later(datetime.now(UTC), ttl):%Y-%m-%dT%H:%M:%S.%fZ}",
             }
             made = self._request("POST", "/OS-TRUST/trusts", token, json={"trust": trust})
             return str(made.json()["trust"]["id"])
@@ -184,10 +184,6 @@ def _safe(trust_id: str) -> str:
     if not _TRUST_ID.fullmatch(trust_id):
         raise errors.Forbidden(why="What the subscription has as its trust_id cannot be one.")
     return trust_id
-
-
-def _iso(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 @contextmanager

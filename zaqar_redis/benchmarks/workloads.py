@@ -129,17 +129,20 @@ class _Backlog:
         self._left = 0 if sample.dry else max(0, self._left - sample.work * 10)
 
 
-def _claim_delete(plan: BenchmarkPlan, service: MeasuredService) -> Measure:
-    queue = service.queue()
+def _claim(plan: BenchmarkPlan, service: MeasuredService, queue: str, then: str) -> Measure:
     backlog = _Backlog(service, queue)
 
     def measure(seconds: float) -> LoadSample:
         backlog.refill(seconds)
-        sample = plan.run(service, "claim", queue, seconds, 10, "delete")
+        sample = plan.run(service, "claim", queue, seconds, 10, then)
         backlog.record_round(sample)
         return sample
 
     return measure
+
+
+def _claim_delete(plan: BenchmarkPlan, service: MeasuredService) -> Measure:
+    return _claim(plan, service, service.queue(), "delete")
 
 
 def _claimed_queue(plan: BenchmarkPlan, service: MeasuredService) -> str:
@@ -151,16 +154,7 @@ def _claimed_queue(plan: BenchmarkPlan, service: MeasuredService) -> str:
 
 
 def _claim_behind_claimed(plan: BenchmarkPlan, service: MeasuredService) -> Measure:
-    queue = _claimed_queue(plan, service)
-    backlog = _Backlog(service, queue)
-
-    def measure(seconds: float) -> LoadSample:
-        backlog.refill(seconds)
-        sample = plan.run(service, "claim", queue, seconds, 10, "keep")
-        backlog.record_round(sample)
-        return sample
-
-    return measure
+    return _claim(plan, service, _claimed_queue(plan, service), "keep")
 
 
 def _list_behind_claimed(plan: BenchmarkPlan, service: MeasuredService) -> Measure:

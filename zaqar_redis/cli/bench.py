@@ -7,6 +7,7 @@ import argparse
 import os
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 
 from zaqar_redis import errors
@@ -98,15 +99,12 @@ class RunBenchmark(ShellCommand):
             raise errors.BadConfiguration("--against-store needs --against")
         check_folder("--json", parsed_args.json)
         command = os.environ.get(_COMMAND_VARIABLE) or shlex.join(["zaqar-redis", *sys.argv[1:]])
+        progress = partial(print, file=sys.stderr, flush=True)
         try:
-            found, is_complete = run.run_benchmark(settings, command, _print_progress)
+            found, is_complete = run.run_benchmark(settings, command, progress)
         except BenchmarkFailed as error:
             raise CommandFailed(str(error)) from error
         sys.stdout.write(report.text(found))  # first: writing the file may fail
         if parsed_args.json:
             parsed_args.json.write_bytes(report.encode(found))
         return 0 if is_complete else _INTERRUPTED
-
-
-def _print_progress(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -18,7 +18,7 @@ from oslo_config import cfg
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.cli import service_factory, stores
-from zaqar_redis.cli.base import Row, Table, TargetCommand
+from zaqar_redis.cli.base import Table, TargetCommand
 from zaqar_redis.cli.config import SECRET_URIS
 from zaqar_redis.cli.insecure_options import insecure_options
 from zaqar_redis.cli.stores import Installation, NamedStore
@@ -59,7 +59,7 @@ class Doctor(TargetCommand, Lister):
             self.exit_code = _CODES[found[0].severity]
         else:
             self.print_notice("nothing is wrong", verbosity=1)
-        return ("severity", "where", "what", "remedy"), [_row(each) for each in found]
+        return ("severity", "where", "what", "remedy"), [*map(structs.astuple, found)]
 
     def _stores(self, conf: cfg.ConfigOpts) -> Sequence[Alarm]:
         try:
@@ -145,7 +145,3 @@ def _secrets(conf: cfg.ConfigOpts) -> Iterator[Any]:
                 value = (conf[of] if of else conf)[option.dest]
                 if option.dest not in SECRET_URIS or uris.redact_password(value) != value:
                     yield value
-
-
-def _row(found: Alarm) -> Row:
-    return found.severity, found.subject, found.text, found.remedy

@@ -41,6 +41,9 @@ class ZaqarRedisShell(App):
         # command "help" takes no options.
         if argv[:1] == ["help"]:
             argv[:] = itertools.takewhile(lambda word: not word.startswith("-"), argv)
+        if argv and argv[0].startswith("-"):
+            option = argv[0].partition("=")[0]
+            self.parser.error(f"{option} goes behind the command: zaqar-redis queue list {option}")
 
     def configure_logging(self) -> None:
         super().configure_logging()

@@ -19,7 +19,7 @@ from typing import Any
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError, ResponseError
 
-from zaqar_redis import errors
+from zaqar_redis import errors, runner
 from zaqar_redis.keyspace import cluster
 from zaqar_redis.keyspace.batch import PendingCommand
 from zaqar_redis.keyspace.cluster import Primary
@@ -85,9 +85,7 @@ class ClusterClient:
     async def close(self) -> None:
         # Nothing is sent from now on: what tries a slot now may have been done already.
         self._by_slot = [None] * cluster.SLOT_COUNT
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await runner.cancel(*self._tasks)
         for moving in self._moving.values():  # its task may not have begun
             for held in moving:
                 _fail(held, errors.StoreUnavailable(self.name))

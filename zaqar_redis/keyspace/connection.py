@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from redis.exceptions import AuthenticationError, RedisError
 
-from zaqar_redis import errors
+from zaqar_redis import errors, runner
 from zaqar_redis.keyspace.outages import ConnectionLog
 
 Parts = Sequence[Coroutine[Any, Any, None]]
@@ -146,6 +146,4 @@ async def run_until_one_ends(parts: Parts) -> None:
         for task in done:
             task.result()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await runner.cancel(*tasks)

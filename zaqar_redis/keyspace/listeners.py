@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from zaqar_redis import errors
+from zaqar_redis import errors, runner
 from zaqar_redis.keyspace import slot_indexes
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.cluster_client import ClusterClient
@@ -83,8 +83,7 @@ class ClusterListener:
         if self._task is None:
             return
         self._client.on_moved.remove(self._has_moved.set)
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await runner.cancel(self._task)
         await asyncio.gather(*(each.close() for each in self._listeners.values()))
 
     @property

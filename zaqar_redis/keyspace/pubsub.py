@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
-from zaqar_redis import errors
+from zaqar_redis import errors, runner
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.connection import (
     ConnectionKeeper,
@@ -112,8 +112,7 @@ class PubSubListener:
     async def close(self) -> None:
         await self._keeper.close()
         if self._flush_task is not None:
-            self._flush_task.cancel()
-            await asyncio.gather(self._flush_task, return_exceptions=True)
+            await runner.cancel(self._flush_task)
 
     @property
     def live(self) -> bool:

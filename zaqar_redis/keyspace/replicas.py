@@ -13,7 +13,6 @@ import redis
 import redis.asyncio
 from msgspec.structs import replace
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import RedisError
 
 from zaqar_redis.keyspace.batch import CommandBatcher
 from zaqar_redis.keyspace.script import RedisCommand
@@ -45,7 +44,7 @@ class ReplicaReader:
             replace(settings, ack_replicas=0, memory_share=0),
             f"{uri} (replica)",
             f"{name} (replica)",
-            _unchanged,
+            lambda refusal: refusal,  # nobody sees it: the primary is asked
             up=metrics.REPLICA_UP,
         )
         self.start = self._replica.start
@@ -130,10 +129,6 @@ def expect_replica(role: Sequence[Any]) -> None:
     """
     if role[0] != b"slave" or role[3] != b"connected":
         raise redis.ConnectionError("it is no replica that hears its primary")
-
-
-def _unchanged(refusal: RedisError) -> Exception:
-    return refusal  # nobody sees it: the primary is asked
 
 
 def _pass_on(

@@ -91,11 +91,6 @@ class MergedMetrics(Collector):
         return [family(metric, ()) for metric in definitions.METRICS.values()]
 
 
-def served_name(metric: Metric) -> str:
-    """Returns the name that Prometheus shows."""
-    return f"{metric.name}_total" if metric.kind == "counter" else metric.name
-
-
 def all_labels(metric: Metric) -> Labels:
     """Returns the labels that a metric is served with."""
     return (WORKER, *metric.labels) if metric.per_worker else metric.labels

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from zaqar_redis import runner
 from zaqar_redis.metrics import definitions, sampling
 from zaqar_redis.metrics.log_events import count_log_events
 from zaqar_redis.metrics.process_load import LOAD, resident_memory
@@ -42,8 +43,7 @@ class WorkerReporter:
     async def stop(self) -> None:
         """Reports for the last time."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await runner.cancel(self._task)
 
     async def _run(self) -> None:
         try:

@@ -10,6 +10,8 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Protocol
 
+from zaqar_redis import runner
+
 LOG = logging.getLogger(__name__)
 
 #: Deliveries to stores at a time: more would make others wait for them.
@@ -127,9 +129,7 @@ class DeliverySlots:
         return all(task.done() for task in self._tasks)
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await runner.cancel(*self._tasks)
 
 
 class MessageMemory:

@@ -18,7 +18,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from zaqar_redis import errors
+from zaqar_redis import errors, runner
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.notify.circuit import FailingCircuits
 from zaqar_redis.notify.failures import FailureRuns
@@ -129,8 +129,7 @@ class Notifier:
         for timer in self._timers.values():
             timer.cancel()
         if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+            await runner.cancel(self._looking)
         loop = asyncio.get_running_loop()
         until = loop.time() + grace
         running = [*self._sources.values()]
@@ -139,9 +138,7 @@ class Notifier:
         tasks = [task for _, task in running]
         if tasks:
             await asyncio.wait(tasks, timeout=min(grace, _KEPT_SECONDS))
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await runner.cancel(*tasks)
         is_done = False
         while not is_done and (left := until - loop.time()) > 0:
             is_done = await self.slots.wait(min(left, _LATE_SECONDS))

@@ -50,7 +50,7 @@ class ClaimService(ComposedVerbs):
         else:
             claimed = yield self._long_polls.poll(
                 fetch,
-                _has_messages,
+                lambda result: bool(result.messages),
                 project,
                 queue,
                 seconds=seconds,
@@ -138,10 +138,6 @@ class ClaimService(ComposedVerbs):
             grace=rules.claim_grace(grace, self._limits),
             ttl_min=rules.CLAIM_TTL_MIN,
         )
-
-
-def _has_messages(result: ClaimResult) -> bool:
-    return bool(result.messages)
 
 
 def _missing(claim: str) -> errors.NotFound:

@@ -180,7 +180,8 @@ def _anything_but_affix(operand: dict[str, Any], place: str) -> Test:
 def _numeric(operand: object, place: str) -> Test:
     match operand:
         case [str() as sign, bound] if sign in _COMPARISONS:
-            return _comparison(_COMPARISONS[sign], _number(bound, place))
+            compare, number = _COMPARISONS[sign], _number(bound, place)
+            return lambda value: type(value) in (int, float) and compare(value, number)
         case [str() as lower, least, str() as upper, most] if (
             lower in _LOWER_BOUNDS and upper in _UPPER_BOUNDS
         ):
@@ -189,10 +190,6 @@ def _numeric(operand: object, place: str) -> Test:
     raise bad_value(
         place, f'[sign, number], with a sign of {signs}, or a range such as [">", 0, "<=", 9]'
     )
-
-
-def _comparison(compare: Callable[[Any, Any], Any], bound: float) -> Test:
-    return lambda value: type(value) in (int, float) and compare(value, bound)
 
 
 def _range(lower: str, least: float, upper: str, most: float, place: str) -> Test:

@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 from msgspec import Struct
 
-from zaqar_redis import errors
+from zaqar_redis import errors, runner
 from zaqar_redis.figures import Alarm, FailingSubscriptions, LargeQueue
 from zaqar_redis.realtime.node.control import NodeReport
 from zaqar_redis.realtime.node.node import Node
@@ -186,7 +186,6 @@ class OperatorServices:
 
     async def close(self) -> None:
         if self.history is not None and self._sampling is not None:
-            self._sampling.cancel()
-            await asyncio.gather(self._sampling, return_exceptions=True)
+            await runner.cancel(self._sampling)
             await self.history.resign()
         await asyncio.gather(self.queues.close(), self._stores.close())

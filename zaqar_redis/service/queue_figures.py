@@ -18,7 +18,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from zaqar_redis import errors, rules
+from zaqar_redis import errors, rules, runner
 from zaqar_redis.figures import QueueFigures
 from zaqar_redis.service.stores import open_store, queue_pages, store_names
 from zaqar_redis.storage.contract import Driver
@@ -347,7 +347,4 @@ class QueueFiguresService:
         return watch.found or watch.partial()
 
     async def close(self) -> None:
-        tasks = [watch.task for watch in self._watches.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await runner.cancel(*(watch.task for watch in self._watches.values()))

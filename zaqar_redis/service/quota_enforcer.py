@@ -16,7 +16,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 
-from zaqar_redis import errors
+from zaqar_redis import errors, runner
 from zaqar_redis.metrics.definitions import QUOTA_REFUSED
 from zaqar_redis.records import Quota
 from zaqar_redis.service.quotas import QuotaSettings
@@ -123,9 +123,7 @@ class QuotaEnforcer:
         )
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await runner.cancel(*self._tasks)
 
     def quota(self, project: str) -> Quota:
         """Returns the quota of a project, with all limits given."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from zaqar_redis import errors
+from zaqar_redis import errors, runner
 from zaqar_redis.figures import QueueFigures, StoreStatus
 from zaqar_redis.keyspace.client import CommandRefused
 from zaqar_redis.storage.contract import Driver
@@ -154,10 +154,7 @@ class StoreMonitor:
         return [each.name for each in await self.reports(seconds) if not each.available]
 
     async def close(self) -> None:
-        tasks = [task for _, task in self._asked.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await runner.cancel(*(task for _, task in self._asked.values()))
 
     def _ask(
         self, about: tuple[str, str], ask: Callable[[], Coroutine[Any, Any, T]]

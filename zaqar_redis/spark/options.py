@@ -9,6 +9,7 @@ misspelt limit would otherwise be no limit.
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -54,9 +55,7 @@ class Option:
 def _int(least: int, most: int | None = None) -> Callable[[str], int]:
     def read(text: str) -> int:
         limits = f"{least} to {most}" if most is not None else f"at least {least}"
-        if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < least:
-            raise ValueError(f"it must be a whole number, {limits}")
-        if most is not None and int(text) > most:
+        if not re.fullmatch(r"[0-9]{1,18}", text) or not least <= int(text) <= (most or math.inf):
             raise ValueError(f"it must be a whole number, {limits}")
         return int(text)
 

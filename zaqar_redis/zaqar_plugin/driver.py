@@ -91,17 +91,9 @@ class DataDriver(storage.DataDriverBase):
         self._dead_letters.close()
         self.store.close()
 
-    @functools.cached_property
-    def message_controller(self) -> MessageController:
-        return MessageController(self)
-
-    @functools.cached_property
-    def claim_controller(self) -> ClaimController:
-        return ClaimController(self)
-
-    @functools.cached_property
-    def subscription_controller(self) -> SubscriptionController:
-        return SubscriptionController(self)
+    message_controller = functools.cached_property(MessageController)
+    claim_controller = functools.cached_property(ClaimController)
+    subscription_controller = functools.cached_property(SubscriptionController)
 
     def run(
         self,
@@ -171,22 +163,8 @@ class ControlDriver(storage.ControlDriverBase):
         store = stores.open_store(self.conf[f"drivers:message_store:{scheme}"])
         return management if store.uri == management.uri else store
 
-    @functools.cached_property
-    def queue_controller(self) -> QueueController:
-        return QueueController(self)
-
-    @functools.cached_property
-    def topic_controller(self) -> TopicController:
-        return TopicController(self)
-
-    @functools.cached_property
-    def pools_controller(self) -> PoolsController:
-        return PoolsController(self)
-
-    @functools.cached_property
-    def flavors_controller(self) -> FlavorsController:
-        return FlavorsController(self)
-
-    @functools.cached_property
-    def catalogue_controller(self) -> CatalogueController:
-        return CatalogueController(self)
+    queue_controller = functools.cached_property(QueueController)
+    topic_controller = functools.cached_property(TopicController)
+    pools_controller = functools.cached_property(PoolsController)
+    flavors_controller = functools.cached_property(FlavorsController)
+    catalogue_controller = functools.cached_property(CatalogueController)

@@ -35,7 +35,10 @@ class TopicController(storage.Topic):
                     project or "", _stored(after), most, None, topics=True
                 )
             )
-            return Page([_named(topic) for topic in found.items])
+            # By the names that stock Zaqar knows.
+            return Page(
+                [Queue(each.name.removeprefix(TOPIC_PREFIX), each.metadata) for each in found.items]
+            )
 
         return filtered(page, kfilter, marker, limit, detailed, name)
 
@@ -71,8 +74,3 @@ class TopicController(storage.Topic):
 
 def _stored(name: str) -> str:
     return f"{TOPIC_PREFIX}{name}"
-
-
-def _named(topic: Queue) -> Queue:
-    """Returns the topic by the name that stock Zaqar knows."""
-    return Queue(topic.name.removeprefix(TOPIC_PREFIX), topic.metadata)

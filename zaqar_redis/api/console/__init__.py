@@ -13,6 +13,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from zaqar_redis import errors, rules
 from zaqar_redis.api.api_key import ApiKeyChecks
 from zaqar_redis.api.console import channels, keys, overview, queues
@@ -158,10 +160,14 @@ def routes(
     checks = ApiKeyChecks(settings.api_key, origins, access, settings.project)
     handlers = ConsoleHandlers(settings, checks, channels=namespaces is not None)
     read = partial(ApiRoute, "GET", action="console:read", public=True, checked=False)
-    found = [
+    pages = [
         read("/console", handlers.redirect),
         read("/console/", handlers.get_file),
         read("/console/{name}", handlers.get_file),
+    ]
+    found = [
+        *pages,
+        *(replace(page, method="HEAD") for page in pages),  # the framework leaves the body out
         read("/console/about", handlers.about),
         checks.route("GET", "/console/session", handlers.show_session, "console:session"),
         *overview.routes(services, checks),

@@ -232,7 +232,7 @@ class _Attempt:
         self.url, credentials = _requested(uri)
         self.body = body
         self._own = own
-        self._given = credentials | _lowered(given)
+        self._given = credentials | {name.lower(): value for name, value in given.items()}
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -329,10 +329,6 @@ def _credentials(url: URL) -> dict[str, str]:
         return {}
     pair = f"{url.user or ''}:{url.password or ''}".encode()
     return {"authorization": f"Basic {base64.b64encode(pair).decode()}"}
-
-
-def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
 
 
 @lru_cache(maxsize=64)

@@ -25,7 +25,6 @@ from zaqar_redis.realtime.bus import Deliver, OnDropped, ignore_dropped
 
 LOG = logging.getLogger(__name__)
 
-_MANY = 0
 #: Bytes of a frame, unless a single message is larger: a receiver does nothing else meanwhile.
 _FRAME_MAX = 64 * 1024
 #: Frames that are written and not answered yet: a part of the commands that a client of Redis may

@@ -21,7 +21,7 @@ from hashlib import blake2b
 
 import jump
 
-from zaqar_redis import errors
+from zaqar_redis import errors, runner
 from zaqar_redis.realtime.bus import Bus, Deliver, OnDropped, ignore_dropped
 
 #: The sender of a message that is on every bus, and its number among those of the sender.
@@ -88,9 +88,7 @@ class ShardedBus:
         return self._deliver(channel, payload[_HEADER.size :])
 
     async def stop(self) -> None:
-        for task in tuple(self._sending):
-            task.cancel()
-        await asyncio.gather(*self._sending, return_exceptions=True)
+        await runner.cancel(*self._sending)
         await asyncio.gather(*(bus.stop() for bus in self._buses))
 
     async def subscribe(self, channel: bytes) -> None:

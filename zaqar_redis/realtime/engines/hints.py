@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
+from zaqar_redis import runner
 from zaqar_redis.realtime.bus import Bus
 
 #: The message on a channel that is a hint.
@@ -35,8 +36,7 @@ class DropHints:
 
     async def stop(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await runner.cancel(self._task)
 
     async def _send(self) -> None:
         while self._channels:

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
-from zaqar_redis import errors
+from zaqar_redis import errors, runner
 from zaqar_redis.auth import tokens
 from zaqar_redis.figures import ChannelFigures
 from zaqar_redis.metrics.definitions import DELIVERIES
@@ -143,9 +143,7 @@ class Node:
             with contextlib.suppress(errors.Unavailable):
                 await session.end()
         await asyncio.sleep(0)  # a task cancelled before it starts never closes its coroutine
-        for task in tuple(self._work):
-            task.cancel()
-        await asyncio.gather(*self._work, return_exceptions=True)
+        await runner.cancel(*self._work)
         await self.routing.close()
         await self.engine.close()
 

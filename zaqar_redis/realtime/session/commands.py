@@ -76,16 +76,12 @@ def _authorized_options(session: Session, channel: str, what: str) -> ChannelOpt
     return options
 
 
-async def ping(session: Session, id: int, request: wire.PingRequest) -> None:
+async def not_available(session: Session, id: int, request: wire.Wire) -> None:
     raise CommandRejected(codes.NOT_AVAILABLE)
 
 
 async def send(session: Session, id: int, request: wire.SendRequest) -> None:
     raise Disconnected(codes.NOT_AVAILABLE_DISCONNECT)
-
-
-async def rpc(session: Session, id: int, request: wire.RPCRequest) -> None:
-    raise CommandRejected(codes.NOT_AVAILABLE)
 
 
 async def refresh(session: Session, id: int, request: wire.RefreshRequest) -> None:
@@ -159,9 +155,9 @@ METHODS: dict[str, Callable[[Session, int, Any], Coroutine[Any, Any, None]]] = {
     "presence": presence,
     "presence_stats": presence_stats,
     "history": history,
-    "ping": ping,
+    "ping": not_available,
     "send": send,
-    "rpc": rpc,
+    "rpc": not_available,
     "refresh": refresh,
     "sub_refresh": sub_refresh,
 }

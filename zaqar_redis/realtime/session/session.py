@@ -24,7 +24,6 @@ from zaqar_redis.realtime.protocol.codes import (
     CommandRejected,
     DisconnectCode,
     Disconnected,
-    ErrorCode,
     UnsubscribeCode,
 )
 from zaqar_redis.realtime.session import commands, deltas
@@ -159,7 +158,7 @@ class Session:
             if self.mode.unidirectional:
                 instead = codes.DISCONNECT_FOR_ERROR.get(rejected.error, codes.SERVER_ERROR)
                 raise Disconnected(instead) from rejected
-            self.send(wire.Reply(id=command.id, error=_error_reply(rejected.error)))
+            self.send(wire.Reply(id=command.id, error=wire.Error(*rejected.error)))
 
     async def _run_command(self, method: str, id: int, request: Any) -> None:
         try:
@@ -368,7 +367,3 @@ class Session:
         if not expire_at:
             return None
         return max(0, min(_TTL_MAX, math.ceil(expire_at - self.context.now())))
-
-
-def _error_reply(error: ErrorCode) -> wire.Error:
-    return wire.Error(code=error.code, message=error.message, temporary=error.temporary)

@@ -285,18 +285,6 @@ def _timestamps(
     return pa.array(milliseconds * 1000, mask=absent).view(columns.TIMESTAMP)
 
 
-def _id(source: MessageSource, rows: Rows, now: int) -> pa.StringArray:
-    return uuids.with_numbers(identity.prefix(source.epoch), rows.ranks)
-
-
-def _client_id(source: MessageSource, rows: Rows, now: int) -> pa.StringArray:
-    return uuids.texts(rows.heads["client"])
-
-
-def _encrypted(source: MessageSource, rows: Rows, now: int) -> pa.BooleanArray:
-    return pa.array((rows.heads["flags"] & _ENCRYPTED).astype(np.bool_))
-
-
 def _body(source: MessageSource, rows: Rows, now: int) -> pa.BinaryArray:
     if rows.bodies is None:
         return pc.binary_slice(rows.envelopes, _PLAIN_BODY, _END)
@@ -380,7 +368,7 @@ _READERS: dict[str, _ColumnReader] = {
     "queue": _constant(lambda source: source.queue),
     "kind": _constant(lambda source: "topic" if rules.is_topic(source.queue) else "queue"),
     "pool": _constant(lambda source: source.pool),
-    "id": _id,
+    "id": lambda source, rows, now: uuids.with_numbers(identity.prefix(source.epoch), rows.ranks),
     "rank": lambda source, rows, now: pa.array(rows.ranks),
     "epoch": _constant(lambda source: source.epoch),
     "body": _body,
@@ -388,12 +376,14 @@ _READERS: dict[str, _ColumnReader] = {
     "expires": _time("expires"),
     "ttl": _seconds("ttl"),
     "delay": _seconds("delay"),
-    "client_id": _client_id,
+    "client_id": lambda source, rows, now: uuids.texts(rows.heads["client"]),
     "claim_id": _claim_id,
     "claim_expires": _claim_expires,
     "claim_count": _claim_count,
     "dead_letter_from": _dead_letter_from,
-    "encrypted": _encrypted,
+    "encrypted": lambda source, rows, now: pa.array(
+        (rows.heads["flags"] & _ENCRYPTED).astype(np.bool_)
+    ),
     **{name: _of_attributes(name) for name in ("attributes", *attributes.FIELDS)},
     "checksum": _checksum,
     "record": lambda source, rows, now: rows.envelopes,

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from zaqar_redis import errors
+from zaqar_redis import errors, runner
 from zaqar_redis.pool_records import CatalogueEntry, Pool
 from zaqar_redis.storage.contract import Driver, PostDeadLetter, ProgressCallback, no_progress
 from zaqar_redis.storage.control import DEFAULT_POOL, Control
@@ -84,9 +84,7 @@ class PooledDriver:
         )
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await runner.cancel(*self._tasks)
         await asyncio.gather(self.router.stores.close(), self.control.close())
 
     async def _watch_control_store(self) -> None:
