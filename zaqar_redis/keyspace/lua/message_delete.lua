@@ -83,13 +83,17 @@ end
 -- A claim costs memory until its last message is gone, not until its lease ends: of claims
 -- without messages only the latest stay, for clients that show or renew one while its messages
 -- are deleted. They are deleted in batches: one by one would cost each deletion more.
+local is_gone = {}
+for _, rank in ipairs(gone) do
+    is_gone[rank] = true
+end
 for claim in pairs(holders) do
     local record = redis.call('HGET', claims, claim)
     -- The last one first: messages of a claim are mostly deleted in their order.
     local last = record and string.match(record, '%d+$', -RANK)
-    local held = last and last ~= gone[1] and redis.call('ZSCORE', claimed, last)
+    local held = last and not is_gone[last] and redis.call('ZSCORE', claimed, last)
     for rank in string.gmatch(not held and record or '', ' (%d+)') do
-        held = held or (rank ~= last and redis.call('ZSCORE', claimed, rank)
+        held = held or (not is_gone[rank] and redis.call('ZSCORE', claimed, rank)
             and string.sub(redis.call('HGET', holds, rank), 1, HOLDER) == claim)
     end
     if record and not held and redis.call('RPUSH', spent, claim) == SPENT then
