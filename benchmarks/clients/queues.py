@@ -53,7 +53,7 @@ class Zaqar:
         claim = await self._queue.claim(count)
         if claim is None:
             return 0
-        await asyncio.gather(*(claim.delete(message.id) for message in claim.messages))
+        await claim.delete(*(message.id for message in claim.messages))
         return len(claim.messages)
 
     async def close(self) -> None:
