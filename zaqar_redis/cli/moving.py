@@ -26,7 +26,7 @@ from zaqar_redis.cli.base import (
     table,
     takes,
 )
-from zaqar_redis.cli.messages import ATTRIBUTES, FittedListCommand
+from zaqar_redis.cli.messages import ATTRIBUTES, FIELDS, FittedListCommand
 from zaqar_redis.cli.queues import QueueCommand
 from zaqar_redis.rate_limiter import RateLimiter
 
@@ -34,7 +34,7 @@ _STATES = ("free", "claimed", "delayed", "expired")
 _PEEKED = (
     *("id", "state", "age", "ttl"),
     Column("claims", field="claim_count"),
-    *("claim", "claim_client_id", "until", "dead_letter_from", "reason"),
+    *("claim", "claim_client_id", "until", "dead_letter_from", *FIELDS),
     ATTRIBUTES,
     Column("body", as_text=json_text),
 )
