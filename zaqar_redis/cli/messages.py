@@ -50,7 +50,7 @@ ATTRIBUTES = Column("attributes", as_text=json_text)
 #: Fields that only some messages have.
 FIELDS = (*message_fields.FIELDS.values(),)
 _BODY = Column("body", as_text=json_text)
-COLUMNS = ("id", "age", "ttl", *FIELDS, ATTRIBUTES, _BODY)
+COLUMNS: Columns = ("id", "age", "ttl", *FIELDS, ATTRIBUTES, _BODY)
 
 
 def parse_body(text: str) -> Any:
