@@ -48,7 +48,7 @@ from zaqar_redis.cli.queues import QueueCommand
 Message = dict[str, Any]
 ATTRIBUTES = Column("attributes", as_text=json_text)
 #: Fields that only some messages have.
-FIELDS = (*message_fields.FIELDS.values(),)
+FIELDS = tuple(message_fields.FIELDS.values())
 _BODY = Column("body", as_text=json_text)
 COLUMNS: Columns = ("id", "age", "ttl", *FIELDS, ATTRIBUTES, _BODY)
 
@@ -83,7 +83,8 @@ class FittedListCommand(QueueCommand, PagedListCommand):
         "body": 16,
     }
     optional: Sequence[str] = (
-        *("claim_client_id", "dedup_id", "ttl", "claims", "age", "until", "content_type"),
+        "claim_client_id",
+        *("dedup_id", "ttl", "claims", "age", "until", "content_type"),
     )
 
     def run(self, parsed_args: argparse.Namespace) -> int:
