@@ -20,6 +20,11 @@ def reason(error: BaseException) -> str:
     return "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
 
 
+def at_message(place: int, number: int) -> str:
+    """Returns how an error names one of that *number* of messages of a request."""
+    return f" - at `$.messages[{place}]`" if number > 1 else ""
+
+
 class Problem(Exception):
     """An error that the caller receives."""
 
@@ -84,7 +89,10 @@ class BadTopic(BadRequest):
 
 
 class BadContentType(BadRequest):
-    message = "The content type application/x-www-form-urlencoded is not accepted."
+    message = (
+        "The content type application/x-www-form-urlencoded, which curl -d sends by itself, is not "
+        'accepted: add the header "Content-Type: application/json".'
+    )
     code, title = 1108, "Invalid Content-Type"
 
 
@@ -197,8 +205,13 @@ class BadSignature(NotFound):
 
 
 class NotAcceptable(Problem):
-    message = "Only application/json can be served."
+    """Nothing that the header Accept allows can be served."""
+
+    message = "Only {served} can be served."
     status, code, title = 406, 1400, "Not acceptable"
+
+    def __init__(self, served: str = "application/json") -> None:
+        super().__init__(served=served)
 
 
 class Conflict(Problem):

@@ -168,7 +168,8 @@ def group_weights(weights: Any) -> dict[str, int]:
             )
         if type(weight) is not int or not 1 <= weight <= GROUP_WEIGHT_MAX:
             raise errors.BadRequest(
-                why=f'The values of "_group_weights" must be integers from 1 to {GROUP_WEIGHT_MAX}.'
+                why=f'The value of "{name}" in "_group_weights" must be an integer from 1 to '
+                f"{GROUP_WEIGHT_MAX}."
             )
     return weights
 

@@ -96,7 +96,9 @@ def redelivery_delay(value: object, most: int) -> RedeliveryDelay | None:
     least = given.get("minimum_delay")
     in_seconds = f"an integer between 1 and {most}"
     if not _is_integer(least, 1, most):
-        raise _bad_delay("minimum_delay" if isinstance(value, dict) else "", in_seconds)
+        if isinstance(value, dict):
+            raise _bad_delay("minimum_delay", in_seconds)
+        raise _bad_delay("", f"0, {in_seconds}, or an object with a minimum_delay")
     longest: Any = given.get("maximum_delay", max(least, REDELIVERY_DELAY_MAX))
     if "maximum_delay" in given and not _is_integer(longest, least, most):
         raise _bad_delay("maximum_delay", f"an integer between minimum_delay and {most}")

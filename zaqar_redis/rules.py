@@ -29,6 +29,9 @@ TTL_MIN = 60
 #: Attributes of a message, but for `traceparent`: what SQS allows.
 ATTRIBUTES_MAX = 10
 CLAIM_TTL_MIN = 60
+_CLAIM_SECONDS = (
+    f' seconds, and at least the "_min_claim_ttl" of the queue, {CLAIM_TTL_MIN} unless set'
+)
 GRACE_MIN = 60
 SUBSCRIPTION_TTL_MIN = 60
 #: API: of a subscription, the last time that Python has, in the year 9999.
@@ -334,7 +337,7 @@ def message_delay(value: int | None, limits: Limits) -> None:
 
 def claim_ttl(value: int | None, limits: Limits) -> int:
     """Returns the seconds that a claim lasts; the store refuses those that its queue forbids."""
-    within("ttl", value, 1, limits.max_claim_ttl, " seconds")
+    within("ttl", value, 1, limits.max_claim_ttl, _CLAIM_SECONDS)
     return limits.default_claim_ttl if value is None else value
 
 

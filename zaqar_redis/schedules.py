@@ -13,17 +13,15 @@ from zaqar_redis import errors
 DAYS_MAX = 366
 
 
-def parse(text: str, place: int) -> int:
+def parse(text: str, where: str) -> int:
     """Returns the time that an ISO 8601 text says, of UTC if it names no zone, in ms.
 
-    Raises BadRequest, which names the *place* of the message in its post.
+    Raises BadRequest, which says *where*.
     """
     try:
         return milliseconds(moment(text))
     except ValueError as error:
-        raise errors.BadRequest(
-            why=f'The value of "deliver_at" {error} - at `$.messages[{place}]`'
-        ) from None
+        raise errors.BadRequest(why=f'The value of "deliver_at" {error}{where}') from None
 
 
 def moment(text: str) -> datetime:

@@ -373,7 +373,7 @@ def test_bad_release_is_refused_and_changes_nothing(
         ({"_min_claim_ttl": 0}, ["_min_claim_ttl", "1", "60"]),
         ({"_min_claim_ttl": 61}, ["_min_claim_ttl", "1", "60"]),
         ({"_min_claim_ttl": "5"}, ["_min_claim_ttl", "integer"]),
-        ({"_redelivery_delay": -1}, ["_redelivery_delay", "1", "900"]),
+        ({"_redelivery_delay": -1}, ["_redelivery_delay", "0, an", "1", "900", "an object"]),
         ({"_redelivery_delay": 901}, ["_redelivery_delay", "1", "900"]),
         ({"_redelivery_delay": "5"}, ["_redelivery_delay", "integer"]),
         ({"_redelivery_delay": True}, ["_redelivery_delay", "integer"]),
@@ -401,7 +401,9 @@ def test_short_claims_are_for_queues_that_allow_them(api: ZaqarTestClient) -> No
     api.send("q", 1)
     claim, _ = api.hold("q", ttl=1)
     assert api.claimed("q", claim).status_code in (200, 404)  # its second may be over
-    refused(api.claim("other", ttl=59), 400, "ttl", "60")
+    unless_set = '"_min_claim_ttl"', "60 unless set"
+    refused(api.claim("other", ttl=59), 400, "at least 60 seconds", *unless_set)
+    refused(api.claim("other", ttl=43201), 400, "between 1 and 43200 seconds", *unless_set)
 
 
 def test_misspelt_field_of_a_redelivery_delay_is_named(api: ZaqarTestClient) -> None:

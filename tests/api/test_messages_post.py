@@ -89,12 +89,16 @@ def test_ttl_out_of_its_range(api: ZaqarTestClient, ttl: int) -> None:
     assert api.bodies("q") == []
 
 
-@pytest.mark.parametrize("wrong", [{"ttl": 1}, {"delay": 901}, {"attributes": {"": 1}}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"ttl": 1}, {"delay": 901}, {"attributes": {"": 1}}, {"attributes": {"_group": "a"}}],
+)
 def test_refused_message_of_several_is_named(
     api: ZaqarTestClient, wrong: dict[str, object]
 ) -> None:
     answer = api.post("q", {"body": 1}, {"body": 2} | wrong, {"body": 3})
     refused(answer, 400, *wrong, "at `$.messages[1]`")
+    assert "$" not in api.post("q", {"body": 2} | wrong).text
     assert api.list("q").json()["messages"] == []
 
 

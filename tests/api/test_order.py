@@ -21,7 +21,7 @@ from tests.api.client import ZaqarTestClient
         ({"_group_mode": "fair", "_group_rate": 1001}, ["_group_rate", "1000"]),
         ({"_group_mode": "fair", "_group_rate": True}, ["_group_rate", "1000"]),
         ({"_group_mode": "fair", "_group_weights": ["a"]}, ["_group_weights", "1000"]),
-        ({"_group_mode": "fair", "_group_weights": {"a": 0}}, ["_group_weights", "1000"]),
+        ({"_group_mode": "fair", "_group_weights": {"a": 0}}, ['"a"', "_group_weights", "1000"]),
         ({"_group_mode": "fair", "_group_weights": {"": 1}}, ["_group_weights", "128"]),
         ({"_group_mode": "fair", "_priorities": 5}, ["_group_mode", "_priorities"]),
         ({"_priorities": "aging"}, ["_priorities", "strict", "1000000"]),

@@ -99,7 +99,7 @@ def test_form_content_type_is_refused(api: ZaqarTestClient) -> None:
         content=b"messages=1",
         headers={"Content-Type": "application/x-www-form-urlencoded"},
     )
-    refused(answer, 400, "application/x-www-form-urlencoded")
+    refused(answer, 400, "application/x-www-form-urlencoded", "Content-Type: application/json")
     assert answer.json()["title"] == "Invalid Content-Type"
 
 

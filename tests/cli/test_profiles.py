@@ -73,6 +73,7 @@ def test_invalid_profile_commands_change_nothing(home: Path, in_process: Command
     for option, bad, why in (
         ("--url", "queues.example.org", "it must be like http"),
         ("--storage", "redsi://h", "no storage driver is installed"),
+        ("--storage", "redsi://h", "and embedded"),
         ("--storage", "redis://u:geheim@h?nonsense=1", "nonsense"),
         ("--storage", "embedded://h/d", "it must be embedded://"),
     ):

@@ -124,6 +124,30 @@ def test_attributes_of_messages_are_posted_and_shown(project_shell: CommandLine)
     assert "attributes" in project_shell.refused(*post, "a=true")
 
 
+def test_fields_that_only_some_messages_have_are_shown(
+    project_shell: CommandLine, tmp_path: Path
+) -> None:
+    (picture := tmp_path / "picture").write_bytes(b"\xff\x00")
+    fields = {"group": "ann", "priority": 7, "dedup_id": "k", "content_type": "image/png"}
+    given = (f"--{name.replace('_', '-')}={value}" for name, value in fields.items())
+    (posted,) = project_shell.shown("message", "post", "q", str(picture), "--file", *given)
+    fields |= {"body": "/wA=", "body_encoding": "base64"}
+    listed = project_shell.shown("message", "list", "q")
+    peeked = project_shell.shown("message", "peek", "q")
+    (held,) = project_shell.shown("claim", "create", "q")
+    of_claim = project_shell.shown("claim", "show", "q", held["claim"])
+    shown = project_shell.shown("message", "show", "q", posted["id"])
+    assert of_claim["messages"] == [posted["id"]]
+    for message in (*listed, *peeked, held, *of_claim["held"], shown):
+        assert message.items() >= fields.items()
+    table = project_shell.done("message", "peek", "q", "--max-width", "120")
+    assert re.search("body_encoding .* base64 ", table, re.DOTALL)
+
+
+def test_dedup_id_for_several_bodies_is_refused(project_shell: CommandLine) -> None:
+    assert "its own" in project_shell.refused("message", "post", "q", "a", "b", "--dedup-id", "k")
+
+
 def test_duplicates_are_noticed(project_shell: CommandLine) -> None:
     post = ("message", "post", "orders", "a", "--dedup-id", "7")
     (posted,) = project_shell.shown(*post)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -39,6 +40,15 @@ def _worker(folder: Path, words: str) -> Iterator[Path]:
 def _python(folder: Path, *words: str) -> str:
     environment = os.environ | frameworks.PATH
     done = processes.run([sys.executable, *words], cwd=folder, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _zaqar_redis(running: servers.RunningService, project: str, words: str) -> str:
+    """Runs a command of the page; returns what it prints."""
+    recipes.command(f"zaqar-redis {words} --project demo")
+    options = [*shlex.split(words), "--project", project, "--url", running.url]
+    done = processes.run([*processes.ZAQAR_REDIS, *options])
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -84,10 +94,12 @@ def test_pipeline_that_is_killed_again_and_again_invoices_each_order_once(
     folder: Path, running: servers.RunningService, project: str
 ) -> None:
     with Client(running.url, project) as client:
-        orders, invoices = client.queue("orders"), client.queue("invoices")
+        orders, invoices = client.queue("new-orders"), client.queue("invoices")
         orders.create()
         invoices.create()
         orders.post_many([{"number": n, "price": n % 7, "pieces": 2} for n in range(500)])
+        order = '{"number": 4711, "price": 20, "pieces": 3}'
+        _zaqar_redis(running, project, f"message post new-orders '{order}'")
         kills = 0
         while _total(orders):
             goal = _total(invoices) + 80
@@ -103,7 +115,9 @@ def test_pipeline_that_is_killed_again_and_again_invoices_each_order_once(
             kills += 1
         found = sorted((each.body["order"], each.body["total"]) for each in invoices.messages())
     assert kills > 3
-    assert found == [(n, n % 7 * 2) for n in range(500)]
+    assert found == [*((n, n % 7 * 2) for n in range(500)), (4711, 60)]
+    shown = _zaqar_redis(running, project, "message list invoices")
+    assert shown.count('{"order": 4711, "total": 60}') == 1
 
 
 def _is_done(orders: Queue, invoices: Queue, goal: int) -> bool:

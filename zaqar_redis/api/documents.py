@@ -74,28 +74,33 @@ def drafts(document: PostIn, with_checksum: bool, traceparent: str = "") -> list
     of_request = {"traceparent": traceparent} if traceparent else None
     if document.messages is msgspec.UNSET:
         raise errors.BadRequest(why="No messages were found in the request body.")
+    number = len(document.messages)
     return [
         NewMessage(
             body=(body := bytes(item.body)),
             ttl=item.ttl,
             delay=item.delay,
-            deliver_at=None if item.deliver_at is None else schedules.parse(item.deliver_at, place),
+            deliver_at=None
+            if item.deliver_at is None
+            else schedules.parse(item.deliver_at, errors.at_message(place, number)),
             checksum=_checksum(body) if with_checksum else b"",
             attributes=of_request
             if (item.attributes, item.group, item.priority) == (None, None, None)
             and (item.dedup_id, item.content_type, item.body_encoding) == (None, None, None)
-            else _given_attributes(item, of_request),
+            else _given_attributes(item, of_request, errors.at_message(place, number)),
             dedup="",
         )
         for place, item in enumerate(document.messages)
     ]
 
 
-def _given_attributes(item: schemas.MessageIn, of_request: Attributes | None) -> Attributes:
+def _given_attributes(
+    item: schemas.MessageIn, of_request: Attributes | None, where: str
+) -> Attributes:
     for name in message_fields.FIELDS.keys() & (item.attributes or {}):
         raise errors.BadRequest(
             why=f'"attributes": the name {name} stands for the field '
-            f'"{message_fields.FIELDS[name]}" of a message.'
+            f'"{message_fields.FIELDS[name]}" of a message.{where}'
         )
     given = {name: getattr(item, field, None) for name, field in message_fields.FIELDS.items()}
     return (

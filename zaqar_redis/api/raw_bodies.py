@@ -67,7 +67,8 @@ def answer(request: Request[Any, None], message: Message) -> Answer:
     accepted = request.headers.get(b"accept", b"").lower()
     asked = kind.partition(";")[0].strip().lower()
     if not (accepts(accepted, asked) or accepts(accepted, _OCTETS)):
-        raise errors.NotAcceptable
+        served = dict.fromkeys((JSON, kind, _OCTETS))
+        raise errors.NotAcceptable(" or ".join(served))
     headers = (
         # A browser must not run what a client has posted.
         ("content-disposition", "attachment"),

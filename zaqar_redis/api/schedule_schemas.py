@@ -18,7 +18,7 @@ _Cron = Annotated[
     str,
     about(
         "When: minute, hour, day of month, month, day of week, as in `30 9 * * MON-FRI`; or "
-        "`@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`.",
+        "`@hourly`, `@daily` or `@midnight`, `@weekly`, `@monthly`, `@yearly` or `@annually`.",
         maxLength=cron.EXPRESSION_MAX,
     ),
 ]

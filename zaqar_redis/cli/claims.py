@@ -14,6 +14,7 @@ from cliff.show import ShowOne
 from zaqar_redis.cli.api import CommandFailed
 from zaqar_redis.cli.base import (
     Column,
+    Columns,
     Row,
     Table,
     arg,
@@ -107,16 +108,18 @@ class ListClaim(FittedListCommand):
 
 
 class ShowClaim(ClaimCommand, ShowOne):
-    """Show a live claim, and the messages that it still holds.
+    """Show a live claim, and the messages that it still holds; -f json shows all of each.
 
     Example: zaqar-redis claim show orders 51db6f78c50811e79e0f0242ac110002
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        found = self.api.request("GET", self.claim_path(parsed_args))
+        found = self.api.request("GET", self.claim_path(parsed_args), with_attributes=True)
         shown = found | {"messages": [message["id"] for message in found["messages"]]}
-        messages = Column("messages", as_text="\n".join)
-        return single(("ttl", "age", messages), shown, parsed_args)
+        columns: Columns = ("ttl", "age", Column("messages", as_text="\n".join))
+        if parsed_args.formatter in ("json", "yaml"):
+            columns = (*columns, "held")
+        return single(columns, shown | {"held": found["messages"]}, parsed_args)
 
 
 class RenewClaim(ClaimCommand):

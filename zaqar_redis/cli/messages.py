@@ -47,7 +47,10 @@ from zaqar_redis.cli.queues import QueueCommand
 
 Message = dict[str, Any]
 ATTRIBUTES = Column("attributes", as_text=json_text)
-COLUMNS = ("id", "age", "ttl", ATTRIBUTES, Column("body", as_text=json_text))
+#: Fields that only some messages have.
+FIELDS = tuple(message_fields.FIELDS.values())
+_BODY = Column("body", as_text=json_text)
+COLUMNS: Columns = ("id", "age", "ttl", *FIELDS, ATTRIBUTES, _BODY)
 
 
 def parse_body(text: str) -> Any:
@@ -70,8 +73,19 @@ class FittedListCommand(QueueCommand, PagedListCommand):
     """Base of the commands that list messages or claims of a queue, as wide as the terminal."""
 
     #: What gives way on a narrow terminal: texts, with how much is left of them, and columns.
-    shortened: Mapping[str, int] = {"dead_letter_from": 16, "claim": 9, "reason": 16, "body": 16}
-    optional: Sequence[str] = ("claim_client_id", "ttl", "claims", "age", "until")
+    shortened: Mapping[str, int] = {
+        "dead_letter_from": 16,
+        "claim": 9,
+        "dedup_id": 9,
+        "group": 9,
+        "content_type": 12,
+        "reason": 16,
+        "body": 16,
+    }
+    optional: Sequence[str] = (
+        "claim_client_id",
+        *("dedup_id", "ttl", "claims", "age", "until", "content_type"),
+    )
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         self._left_out: set[str] = set()
@@ -134,6 +148,8 @@ class PostMessage(QueueCommand, Lister):
         elif parsed_args.content_type is not None:
             raise CommandFailed("--content-type is that of files: add --file")
         document = {"messages": [{**body, **fields} for body in bodies]}
+        if parsed_args.dedup_id is not None and len(bodies) > 1:
+            raise CommandFailed("--dedup-id is of one message: post each with its own")
         posted = self.api.request("POST", f"{self.path(parsed_args)}/messages", document)
         if duplicates := posted.get("duplicates"):
             self.print_notice(f"{len(duplicates)} had been posted before", verbosity=1)
@@ -201,8 +217,8 @@ class ShowMessage(QueueCommand, ShowOne):
             return (), ()
         message = self.api.request("GET", path, with_attributes=True)
         claim = message["href"].partition("?claim_id=")[2] or None
-        optional = ("checksum", "content_type", "body_encoding")
-        shown: Columns = (*COLUMNS, "claim", *(name for name in optional if name in message))
+        optional = (name for name in (*FIELDS, "checksum") if name in message)
+        shown: Columns = ("id", "age", "ttl", ATTRIBUTES, _BODY, "claim", *optional)
         return single(shown, message | {"claim": claim}, parsed_args)
 
     def produce_output(

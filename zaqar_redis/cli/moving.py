@@ -15,6 +15,7 @@ from cliff.show import ShowOne
 from zaqar_redis.cli.api import PAGE_SIZE, CommandFailed, ServiceUnavailable, print_warning
 from zaqar_redis.cli.base import (
     Column,
+    Columns,
     Row,
     Table,
     arg,
@@ -26,15 +27,15 @@ from zaqar_redis.cli.base import (
     table,
     takes,
 )
-from zaqar_redis.cli.messages import ATTRIBUTES, FittedListCommand
+from zaqar_redis.cli.messages import ATTRIBUTES, FIELDS, FittedListCommand
 from zaqar_redis.cli.queues import QueueCommand
 from zaqar_redis.rate_limiter import RateLimiter
 
 _STATES = ("free", "claimed", "delayed", "expired")
-_PEEKED = (
+_PEEKED: Columns = (
     *("id", "state", "age", "ttl"),
     Column("claims", field="claim_count"),
-    *("claim", "claim_client_id", "until", "dead_letter_from", "reason"),
+    *("claim", "claim_client_id", "until", "dead_letter_from", *FIELDS),
     ATTRIBUTES,
     Column("body", as_text=json_text),
 )

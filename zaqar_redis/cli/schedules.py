@@ -49,8 +49,8 @@ class ShowSchedule(ScheduleCommand, ShowResource):
 class CreateSchedule(ScheduleCommand, PutResource):
     """Create a recurring post, or replace it.
 
-    The cron expression has five fields, or is @hourly, @daily, @weekly, @monthly or @yearly. The
-    body is JSON, or else plain text. Example:
+    The cron expression has five fields, or is @hourly, @daily (@midnight), @weekly, @monthly or
+    @yearly (@annually). The body is JSON, or else plain text. Example:
 
         zaqar-redis schedule create report --queue jobs --cron '30 9 * * MON-FRI' \\
             --timezone Europe/Paris '{"job": "report"}'

@@ -64,9 +64,7 @@ class MessageService(ComposedVerbs):
             try:
                 check_draft(message, self._limits)
             except errors.BadRequest as refused:
-                if len(drafts) == 1:
-                    raise
-                why = f"{refused.text} - at `$.messages[{place}]`"
+                why = refused.text + errors.at_message(place, len(drafts))
                 raise errors.BadRequest(why=why) from refused
         quotas, meter, is_new = self._quotas, None, False
         if quotas is not None and quotas.limits_storage:

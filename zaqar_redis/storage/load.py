@@ -63,5 +63,5 @@ def _found(group: str, uri: str) -> Any:
         known = ", ".join(sorted(ExtensionManager(group).names()))
         raise errors.BadConfiguration(
             f'storage URI: no storage driver is installed for the scheme "{scheme}"; '
-            f"there are: {known}"
+            f"there are: {known}; and embedded, for the service's own store"
         ) from error

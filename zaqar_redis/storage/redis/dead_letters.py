@@ -83,8 +83,8 @@ def take(
 
 def claim_ttl_too_short(least: int) -> errors.BadRequest:
     return errors.BadRequest(
-        why=f'The value of "ttl" must be at least {least} seconds in this queue, by its '
-        f'"_min_claim_ttl" (without one {rules.CLAIM_TTL_MIN}).'
+        why=f'The value of "ttl" must be at least {least} seconds in this queue: that is its '
+        f'"_min_claim_ttl", {rules.CLAIM_TTL_MIN} unless set.'
     )
 
 
