@@ -87,7 +87,7 @@ def drafts(document: PostIn, with_checksum: bool, traceparent: str = "") -> list
             attributes=of_request
             if (item.attributes, item.group, item.priority) == (None, None, None)
             and (item.dedup_id, item.content_type, item.body_encoding) == (None, None, None)
-            else _given_attributes(item, of_request, errors.at_message(place, number)),
+            else _given_attributes(item, of_request, place, number),
             dedup="",
         )
         for place, item in enumerate(document.messages)
@@ -95,12 +95,12 @@ def drafts(document: PostIn, with_checksum: bool, traceparent: str = "") -> list
 
 
 def _given_attributes(
-    item: schemas.MessageIn, of_request: Attributes | None, where: str
+    item: schemas.MessageIn, of_request: Attributes | None, place: int, number: int
 ) -> Attributes:
     for name in message_fields.FIELDS.keys() & (item.attributes or {}):
         raise errors.BadRequest(
             why=f'"attributes": the name {name} stands for the field '
-            f'"{message_fields.FIELDS[name]}" of a message.{where}'
+            f'"{message_fields.FIELDS[name]}" of a message.{errors.at_message(place, number)}'
         )
     given = {name: getattr(item, field, None) for name, field in message_fields.FIELDS.items()}
     return (
