@@ -122,6 +122,26 @@ def test_queue_view_shows_depth_and_rates(
     expect(page.get_by_role("row", name="orders")).to_contain_text(re.compile(r"5\s*3\s*1\s*9"))
 
 
+def test_queue_view_shows_size_refused_and_dropped_once_there_are_some(
+    page: Page, service: RunningService, project: str, api: Request
+) -> None:
+    assert api("PUT", "/v2/queues/orders", json={"_max_messages": 2}).status_code == 201
+    signed_in(page, service, project, "queues/orders")
+    expect(page.locator("[data-figure=total]")).to_have_text("0")
+    for name in ("bytes", "refused", "dropped"):
+        expect(page.locator(f"[data-figure={name}]")).to_be_hidden()
+    post(api, "orders", 1, 2)
+    full = api("POST", "/v2/queues/orders/messages", json={"messages": [{"body": 3}]})
+    assert full.status_code == 403
+    expect(page.locator("[data-figure=refused]")).to_have_text("1")
+    expect(page.locator("[data-figure=bytes]")).to_have_text(re.compile(r"^[1-9]\d* B$"))
+    change = [{"op": "add", "path": "/metadata/_overflow", "value": "drop_oldest"}]
+    patch = {"Content-Type": "application/openstack-messaging-v2.0-json-patch"}
+    assert api("PATCH", "/v2/queues/orders", json=change, headers=patch).status_code == 200
+    post(api, "orders", 4)
+    expect(page.locator("[data-figure=dropped]")).to_have_text("1")
+
+
 def test_charts_show_what_was_before_the_page_was_opened(
     page: Page, service: RunningService, project: str, api: Request
 ) -> None:

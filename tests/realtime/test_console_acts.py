@@ -8,10 +8,11 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
 import jwt
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
@@ -25,6 +26,7 @@ from tests.realtime.console_pages import (
     press,
     signed_in,
     wait_in_page,
+    write,
 )
 from tests.support import servers
 
@@ -62,6 +64,21 @@ def is_closed(socket: ClientConnection) -> bool:
         except ConnectionClosed:
             return True
     return False
+
+
+def local_minute(*, days: int) -> datetime:
+    """Returns a time so many days ahead, as a form can say it."""
+    return (datetime.now() + timedelta(days=days)).replace(second=0, microsecond=0).astimezone()
+
+
+def typed(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%M}"
+
+
+def fact(page: Page, name: str) -> Locator:
+    """What a dialog tells under a name."""
+    named = page.get_by_role("dialog").locator("dt").filter(has_text=re.compile(f"^{name}$"))
+    return named.locator("+ dd")
 
 
 def queues(api: Request) -> list[str]:
@@ -231,10 +248,17 @@ def test_schedules_are_created_paused_resumed_shown_and_deleted(
     press(page, "Create")
     expect(dialog.get_by_role("alert")).to_contain_text('"timezone"')
     dialog.get_by_label("Time zone").fill("Europe/Paris")
+    begin = local_minute(days=400)
+    dialog.get_by_label("From").fill(typed(begin))
+    dialog.get_by_label("Until").fill(typed(begin + timedelta(days=3)))
+    dialog.get_by_label("Missed times").select_option("Post none")
     press(page, "Create")
     done(page, "The schedule is created.")
     created = api("GET", "/v2/schedules/report").json()
     assert created["message"] == json.loads(message)
+    assert datetime.fromisoformat(created["from"]) == begin
+    assert datetime.fromisoformat(created["until"]) == begin + timedelta(days=3)
+    assert created["missed"] == "skip"
     row = page.get_by_role("row", name="report")
     expect(row).to_contain_text("Europe/Paris")
     row.get_by_role("button", name="Pause").click()
@@ -245,11 +269,48 @@ def test_schedules_are_created_paused_resumed_shown_and_deleted(
     assert api("GET", "/v2/schedules/report").json() == created
     row.get_by_role("button", name="Show").click()
     expect(dialog.get_by_label("Message", exact=True)).to_contain_text("12345678901234567890")
+    expect(fact(page, "Missed times")).to_have_text("Post none")
     press(page, "Close")
     row.get_by_role("button", name="Delete").click()
     press(page, "Delete")
     expect(row).to_be_hidden()
     assert api("GET", "/v2/schedules").json()["schedules"] == []
+
+
+def test_message_is_posted_and_shown_with_all_that_it_may_have(
+    page: Page, service: servers.RunningService, project: str, api: Request
+) -> None:
+    signed_in(page, service, project, "queues/orders?tab=messages")
+    begin = local_minute(days=2)
+    shown = {"Group": "ann", "Priority": "7", "Deduplication id": "order-7"}
+    for label, text in {**shown, "Deliver at": typed(begin), "TTL in seconds": "600"}.items():
+        page.get_by_label(label).fill(text)
+    write(page, '{"order": 7}', "Post")
+    expect(page.get_by_text("Posted: ")).to_be_visible()
+    [message] = api("GET", "/v2/queues/orders/peek").json()["messages"]
+    assert (message["group"], message["priority"], message["dedup_id"]) == ("ann", 7, "order-7")
+    assert abs(datetime.fromisoformat(message["until"]) - begin) < timedelta(seconds=2)
+    write(page, '{"order": 8}', "Post")
+    duplicate = f"Not posted, as it is a duplicate of {message['id']}"
+    expect(page.get_by_text(duplicate)).to_be_visible()
+    press(page, "Show")
+    for name, text in shown.items():
+        expect(fact(page, name)).to_have_text(text)
+    expect(fact(page, "Reason")).to_be_hidden()
+
+    jpeg = {"Content-Type": "image/jpeg"}
+    api("POST", "/v2/queues/photos/messages", content=b"\xff\xd8\xff", headers=jpeg)
+    claimed = api("POST", "/v2/queues/photos/claims", json={}).json()["messages"]
+    claim = claimed[0]["href"].partition("claim_id=")[2]
+    given_back = {"ids": [claimed[0]["id"]], "reason": "no paper"}
+    released = api("POST", f"/v2/queues/photos/claims/{claim}/release", json=given_back)
+    assert released.status_code == 200
+    page.goto(f"{service.url}/console/#/queues/photos?tab=messages")
+    press(page, "Show")
+    expect(fact(page, "Content type")).to_have_text("image/jpeg")
+    expect(fact(page, "Body")).to_have_text("bytes, shown in base64")
+    expect(fact(page, "Reason")).to_have_text("no paper")
+    expect(fact(page, "First claimed")).to_contain_text(str(datetime.now().astimezone().year))
 
 
 def test_publications_have_tags_and_are_paged_and_removed(

@@ -62,6 +62,12 @@ export const moment = (seconds) => (isKnown(seconds)
   ? new Date(seconds * 1000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" })
   : "–");
 
+// The same of an ISO 8601 text.
+export const time = (text) => (text ? moment(Date.parse(text) / 1000) : "–");
+
+// That text of a field of the type datetime-local, which has the browser's time zone; undefined: it is empty.
+export const instant = (local) => (local ? new Date(local).toISOString() : undefined);
+
 // Names and their values. pairs: [[name, a text or an element], …]
 export const facts = (pairs) => make("dl", { class: "facts" },
   ...pairs.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
@@ -78,10 +84,12 @@ export class Tiles {
     this.element = make("dl", { class: "tiles" }, ...tiles);
   }
 
-  // Those without a tile are left out.
+  // Those without a tile are left out; a tile is hidden while its value is null.
   show(values) {
     for (const [name, value] of Object.entries(values)) {
-      if (name in this.#values) setText(this.#values[name], value);
+      if (!(name in this.#values)) continue;
+      this.#values[name].parentElement.hidden = value === null;
+      setText(this.#values[name], value ?? "–");
     }
   }
 }

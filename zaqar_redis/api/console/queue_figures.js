@@ -3,19 +3,23 @@
 
 import { address, markCurrent } from "./address.js";
 import { Charts, MESSAGE_CHARTS } from "./charts.js";
-import { Tiles, count, duration, make, rate } from "./dom.js";
+import { Tiles, bytes, count, duration, make, rate } from "./dom.js";
 import { Refused, pathOf } from "./server.js";
 import { HELP, NOTHING, Series, reading, samples } from "./rates.js";
 
 const QUEUE_TILES = {
   free: ["Free", HELP.free], claimed: ["Claimed"], delayed: ["Delayed", HELP.delayed],
   total: ["Total"], oldest: ["Oldest", HELP.oldest],
+  bytes: ["Size", HELP.bytes],
   posts: ["Posts/s", HELP.posts], claims: ["Claims/s", HELP.claims], deletes: ["Deletes/s", HELP.deletes],
+  refused: ["Refused", HELP.refused], dropped: ["Dropped", HELP.dropped],
 };
 const TOPIC_TILES = {
   total: ["Messages", "In its history"], delayed: QUEUE_TILES.delayed,
   oldest: QUEUE_TILES.oldest, posts: ["Published/s"],
 };
+// Of tiles that are hidden without it.
+const some = (value, text = count) => (value ? text(value) : null);
 const TOPIC_CHARTS = [
   { title: "Messages", series: [{ name: "Messages", key: "total", colour: "--free" }] },
   { title: "A second", isRate: true, series: [{ name: "Published/s", key: "posts", colour: "--posts" }] },
@@ -41,6 +45,7 @@ export class QueueFigures {
     this.path = pathOf(name, kind);
     const isTopic = kind === "topics"; // of these the service keeps no histories of figures
     this.tiles = new Tiles(isTopic ? TOPIC_TILES : QUEUE_TILES);
+    this.tiles.show({ bytes: null, refused: null, dropped: null });
     const [label, groups] = isTopic ? [`Topic ${name}`, TOPIC_CHARTS]
       : [`Queue ${name}`, MESSAGE_CHARTS];
     this.charts = new Charts(label, groups, context.about.charts);
@@ -67,6 +72,8 @@ export class QueueFigures {
     const sample = this.#series.add(reading(stats, Date.now() / 1000));
     this.tiles.show({ free: count(sample.free), claimed: count(sample.claimed),
       delayed: count(sample.delayed), total: count(sample.total), oldest: duration(sample.oldest),
+      bytes: some(sample.bytes, bytes), refused: some(sample.counters.refused),
+      dropped: some(sample.counters.dropped),
       posts: rate(sample.posts), claims: rate(sample.claims), deletes: rate(sample.deletes) });
     await this.charts.show(await this.#samples(signal), RANGES[this.#range][1] * 3600 || SEEN);
   }

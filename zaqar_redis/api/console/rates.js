@@ -9,6 +9,9 @@ export const HELP = {
   posts: "Messages that were posted; not those that came as dead letters",
   claims: "Messages that were claimed; each time counts",
   deletes: "Messages that were deleted by id, or popped",
+  bytes: "As they are stored, estimated by a sample",
+  refused: "Messages that were refused since the queue was created, as it was full or paused; each time counts",
+  dropped: "Messages that were deleted since the queue was created, to make room in it",
   published: "Publications a second, in the last five to ten seconds",
 };
 
@@ -22,7 +25,7 @@ const COUNTERS = {
 export function reading({ messages, counters }, at) {
   return { at, counters, total: messages.total, claimed: messages.claimed,
     delayed: messages.delayed, free: messages.free - messages.delayed,
-    oldest: messages.oldest?.age ?? null };
+    oldest: messages.oldest?.age ?? null, bytes: messages.bytes };
 }
 
 // What that is of a queue or topic that does not exist.

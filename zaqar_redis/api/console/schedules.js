@@ -3,7 +3,7 @@
 
 import { address } from "./address.js";
 import { act, field, show } from "./dialog.js";
-import { button, facts, make, moment, setText } from "./dom.js";
+import { button, facts, instant, make, setText, time } from "./dom.js";
 import { beginning } from "./feed.js";
 import { Refused, markerOf } from "./server.js";
 import { MarkerPager, Table } from "./table.js";
@@ -24,14 +24,15 @@ const SHORT = 120;
 // Without it large numbers in a body would change when the schedule is sent back.
 const CAN_PAUSE = JSON.rawJSON ? {}
   : { disabled: true, title: "This browser is too old for it: use zaqar-redis schedule." };
+const MISSED = { latest: "Post the latest one, late", skip: "Post none" };
 // What the service adds to what it was given.
 const SHOWN_ONLY = ["name", "href", "next", "last", "failure"];
+const YOUR_ZONE = "In your time zone.";
 const NOT_THERE = "This service has no schedules: pooling is off in its configuration.";
 
 const NAME = { required: true, maxlength: "64", pattern: "[a-zA-Z0-9_.\\-]+" };
 
 const pathOf = (name) => `/schedules/${encodeURIComponent(name)}`;
-const time = (text) => (text ? moment(Date.parse(text) / 1000) : "–");
 const stateOf = ({ paused, next }) => (paused ? "paused" : next ? "posts" : "has ended");
 
 export class Schedules {
@@ -114,10 +115,15 @@ export class Schedules {
         field("Cron", { name: "cron", required: true, placeholder: "30 9 * * MON-FRI" },
           "Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, …"),
         field("Time zone", { name: "timezone", value: "UTC", required: true }),
+        field("From", { name: "from", type: "datetime-local" }, YOUR_ZONE),
+        field("Until", { name: "until", type: "datetime-local" }, YOUR_ZONE),
+        field("Missed times", { name: "missed", choices: MISSED, value: "latest" },
+          "Of times at which no service ran, or a store was away."),
         make("label", {}, "Message, as a JSON object", message),
       ],
-      work: ({ elements: { name, queue, cron, timezone } }) => this.#put(name.value,
-        { queue: queue.value, cron: cron.value, timezone: timezone.value }, message.value),
+      work: ({ elements: { name, queue, cron, timezone, from, until, missed } }) => this.#put(name.value,
+        { queue: queue.value, cron: cron.value, timezone: timezone.value, from: instant(from.value),
+          until: instant(until.value), missed: missed.value }, message.value),
       done: "The schedule is created." });
   }
 
@@ -136,7 +142,7 @@ export class Schedules {
 function showSchedule(schedule) {
   const { name, queue, cron, timezone, from, until, missed, next, last, failure, message } = schedule;
   show(name, facts([["Queue", queue], ["Cron", cron], ["Time zone", timezone], ["From", time(from)],
-    ["Until", time(until)], ["Of missed times", missed], ["State", stateOf(schedule)],
+    ["Until", time(until)], ["Missed times", MISSED[missed]], ["State", stateOf(schedule)],
     ["Next", time(next)], ["Last", time(last)], ["Failure", failure || "–"]]),
   make("h3", {}, "Message"),
   make("pre", { tabindex: "0", "aria-label": "Message" }, JSON.stringify(message, null, 2)));
