@@ -195,11 +195,9 @@ def _readers(kind: type) -> dict[str, Callable[[str, list[str]], Any]]:
 
 def _reader(hint: Any) -> Callable[[str, list[str]], Any]:
     kinds = {get_origin(kind) or kind for kind in get_args(hint)}
-    return next((read for kind, read in _READERS.items() if kind in kinds), _text)
-
-
-def _text(name: str, values: list[str]) -> str:
-    return values[-1]
+    return next(
+        (read for kind, read in _READERS.items() if kind in kinds), lambda name, values: values[-1]
+    )
 
 
 def _integer(name: str, values: list[str]) -> int:
@@ -216,10 +214,6 @@ def _boolean(name: str, values: list[str]) -> bool:
         raise errors.BadParameter(name=name, why='it must be "true" or "false".') from None
 
 
-def _items(name: str, values: list[str]) -> list[str]:
-    return values[0].split(",") if len(values) == 1 else values
-
-
 def _single(name: str, values: list[str]) -> str:
     if len(values) > 1:
         raise errors.BadParameter(name=name, why="a filter may be given once.")
@@ -229,5 +223,5 @@ def _single(name: str, values: list[str]) -> str:
 _READERS: dict[type, Callable[[str, list[str]], Any]] = {
     int: _integer,
     bool: _boolean,
-    list: _items,
+    list: lambda name, values: values[0].split(",") if len(values) == 1 else values,
 }

@@ -83,7 +83,7 @@ class CoalescingTransport:
             if self._transport.can_write_eof():
                 self._transport.write_eof()
             self._loop.call_later(_LINGER, self._end)
-            self.is_closing = _always
+            self.is_closing = lambda: True
 
     def _end(self) -> None:
         self._transport.close()
@@ -106,10 +106,6 @@ class CoalescingTransport:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
-
-
-def _always() -> bool:
-    return True
 
 
 class PipelineFlow(FlowControl):

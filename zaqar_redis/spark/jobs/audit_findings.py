@@ -155,7 +155,9 @@ def write_findings(messages: DataFrame, path: str) -> int:
     )
     count = 0
     with open(path, "w", newline="") as file:
-        write = _csv(file) if path.endswith(".csv") else _json(file)
+        write = (
+            _csv(file) if path.endswith(".csv") else lambda row: file.write(json.dumps(row) + "\n")
+        )
         for row in rows:
             write(row.asDict())
             count += 1
@@ -166,7 +168,3 @@ def _csv(file: TextIO) -> Any:
     writer = csv.DictWriter(file, _FINDING_COLUMNS)
     writer.writeheader()
     return writer.writerow
-
-
-def _json(file: TextIO) -> Any:
-    return lambda row: file.write(json.dumps(row) + "\n")

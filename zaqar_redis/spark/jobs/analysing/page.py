@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from zaqar_redis.spark.jobs.analysing import plots, windows
@@ -22,10 +20,10 @@ def page(about: AnalyticsInput, window: int, widened_from: int | None, summary: 
         undefined=StrictUndefined,
     )
     templates.filters |= {
-        "grouped": _grouped,
+        "grouped": lambda number: f"{number:,}".replace(",", "\u202f"),
         "size": _size,
-        "time": _time,
-        "duration": _duration,
+        "time": lambda time: f"{time:%Y-%m-%d %H:%M:%S}" if time is not None else "-",
+        "duration": lambda seconds: plots.duration(seconds) if seconds is not None else "-",
         "window": windows.describe,
     }
     return templates.get_template("report.html").render(
@@ -39,10 +37,6 @@ def page(about: AnalyticsInput, window: int, widened_from: int | None, summary: 
     )
 
 
-def _grouped(number: int) -> str:
-    return f"{number:,}".replace(",", "\u202f")
-
-
 def _size(number: int) -> str:
     size = float(number)
     for unit in ("B", "kB", "MB", "GB"):
@@ -50,11 +44,3 @@ def _size(number: int) -> str:
             return f"{size:.3g} {unit}"
         size /= 1000
     return f"{size:.4g} TB"
-
-
-def _time(time: datetime | None) -> str:
-    return f"{time:%Y-%m-%d %H:%M:%S}" if time is not None else "-"
-
-
-def _duration(seconds: float | None) -> str:
-    return plots.duration(seconds) if seconds is not None else "-"
