@@ -89,8 +89,8 @@ class AsyncClient:
             asked = f"?marker={quote(marker, safe='')}" if marker else ""
             answer = await self._connection.send("GET", path + asked)
             page = (answer.document or {}).get(what, [])
+            if not page or page[-1]["name"] == marker:  # stock Zaqar repeats a single one
+                return
             for item in page:
                 yield item
-            if not page:
-                return
             marker = page[-1]["name"]

@@ -137,16 +137,18 @@ class AsyncTopic:
         asked = {"echo": "true", "with_attributes": "true", "detailed": "true", "limit": PAGE}
         asked |= {"include_claimed": str(claimed).lower(), "include_delayed": str(delayed).lower()}
         path = f"{self._path}/messages?{urlencode(asked)}" + ("&reverse=true" if reverse else "")
-        while True:
+        last = ""
+        while path:
             answer = await self._connection.send("GET", path)
             page = answer.document or {"messages": [], "links": []}
-            for document in page["messages"]:
-                yield Message.of(document)
-            following = [link["href"] for link in page["links"] if link["rel"] == "next"]
-            if not page["messages"] or not following:
+            found = [Message.of(each) for each in page["messages"]]
+            if not found or found[-1].id == last:  # stock Zaqar repeats a single one
                 return
-            path = following[0]
-            if "with_attributes" not in path:  # stock Zaqar forgets what it does not know
+            for message in found:
+                yield message
+            last = found[-1].id
+            path = next((link["href"] for link in page["links"] if link["rel"] == "next"), "")
+            if path and "with_attributes" not in path:  # stock Zaqar forgets what it does not know
                 path += "&with_attributes=true"
 
     async def delete_messages(self, ids: Sequence[str]) -> None:

@@ -172,6 +172,16 @@ async def test_claim_of_stock_zaqar_waits_for_messages(stock_zaqar: str, project
         assert claim.messages[0].body == "late"
 
 
+async def test_single_queue_and_message_of_stock_zaqar_are_listed_once(
+    stock_zaqar: str, project: str
+) -> None:
+    async with AsyncClient(stock_zaqar, project) as client:
+        await client.queue("q").create()
+        await client.queue("q").post("one")
+        assert [each async for each in client.queues()] == ["q"]
+        assert [each.body async for each in client.queue("q").messages()] == ["one"]
+
+
 async def test_requests_of_a_client_that_closes_end_and_open_nothing(
     running: servers.RunningService, project: str
 ) -> None:
