@@ -12,7 +12,7 @@ For example::
 from zaqar_redis_client.blocking import Claim, Client, Lease, Queue, Topic
 from zaqar_redis_client.claims import AsyncClaim, AsyncLease
 from zaqar_redis_client.clients import AsyncClient
-from zaqar_redis_client.credentials import SignedURL, Token
+from zaqar_redis_client.credentials import Credential, SignedURL, Token
 from zaqar_redis_client.errors import (
     JobFailed,
     LeaseLost,
@@ -30,7 +30,7 @@ from zaqar_redis_client.worker import Worker
 # fmt: off
 __all__ = [
     "AsyncClaim", "AsyncClient", "AsyncLease", "AsyncQueue", "AsyncTopic", "Attribute", "Claim",
-    "Client", "Draft", "JobFailed", "Lease", "LeaseLost", "Message", "NotFound", "Queue", "Refused",
-    "Retry", "SignedURL", "Task", "Token", "Topic", "Unavailable", "Unsupported", "Worker",
-    "ZaqarError",
+    "Client", "Credential", "Draft", "JobFailed", "Lease", "LeaseLost", "Message", "NotFound",
+    "Queue", "Refused", "Retry", "SignedURL", "Task", "Token", "Topic", "Unavailable",
+    "Unsupported", "Worker", "ZaqarError",
 ]

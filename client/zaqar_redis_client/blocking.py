@@ -7,6 +7,7 @@ import asyncio
 import atexit
 import contextlib
 import functools
+import operator
 import os
 import sys
 import threading
@@ -16,6 +17,7 @@ from weakref import WeakSet
 
 from zaqar_redis_client.claims import AsyncClaim, AsyncLease
 from zaqar_redis_client.clients import AsyncClient
+from zaqar_redis_client.credentials import Credential
 from zaqar_redis_client.queues import AsyncQueue, AsyncTopic
 from zaqar_redis_client.records import Message
 
@@ -131,47 +133,38 @@ def iterating(
     return iterate
 
 
-class Lease(_Blocking):
-    """A message that was claimed."""
-
-    _async: AsyncLease
-
-    @property
-    def message(self) -> Message:
-        return self._async.message
-
-    @property
-    def body(self) -> Any:
-        return self._async.message.body
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether another consumer may have the message soon, or has it: stop working on it."""
-        return self._async.is_lost
-
-    ack = blocking(AsyncLease.ack)
-    release = blocking(AsyncLease.release)
-    extend = blocking(AsyncLease.extend)
+def reading(name: str) -> Any:
+    """Returns a property that is that of the counterpart."""
+    return property(operator.attrgetter(f"_async.{name}"))
 
 
 class Claim(_Blocking):
     """Messages that are held until the claim ends, or they are deleted or given back."""
 
-    _async: AsyncClaim
-
-    @property
-    def id(self) -> str:
-        return self._async.id
-
-    @property
-    def messages(self) -> list[Message]:
-        return self._async.messages
-
+    id: str = reading("id")
+    messages: list[Message] = reading("messages")
+    is_lost: bool = reading("is_lost")
     show = blocking(AsyncClaim.show)
     renew = blocking(AsyncClaim.renew)
     extend = blocking(AsyncClaim.extend)
     delete = blocking(AsyncClaim.delete)
     release = blocking(AsyncClaim.release)
+
+
+class Lease(_Blocking):
+    """A message that was claimed."""
+
+    message: Message = reading("message")
+    body: Any = reading("body")
+    is_lost: bool = reading("is_lost")
+    lost = blocking(AsyncLease.lost)
+    ack = blocking(AsyncLease.ack)
+    release = blocking(AsyncLease.release)
+    extend = blocking(AsyncLease.extend)
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(self._async.claim)
 
 
 class Topic(_Blocking):
@@ -218,8 +211,17 @@ class Queue(Topic):
 class Client(_Blocking):
     """As `AsyncClient`, for threads."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(AsyncClient(*args, **options))
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8888",
+        project: str | None = None,
+        *,
+        credential: Credential | str | None = None,
+        connections: int = 100,
+        retry_for: float = 30.0,
+    ) -> None:
+        more: dict[str, Any] = {"connections": connections, "retry_for": retry_for}
+        super().__init__(AsyncClient(url, project, credential=credential, **more))
         _Loop.opened.add(self._async._connection)
 
     def __enter__(self) -> Self:

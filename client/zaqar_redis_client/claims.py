@@ -115,14 +115,13 @@ class AsyncClaim:
         self, ids: Sequence[str] | None = None, *, delay: int | None = None, reason: str = ""
     ) -> None:
         """Gives messages back, all or these; *delay*: seconds, None: as the queue says."""
+        wanted = {"ids": None if ids is None else [*ids], "delay": delay, "reason": reason or None}
+        document = {name: value for name, value in wanted.items() if value is not None}
         try:
-            if ids is None and delay is None and not reason:
+            if not document:
                 await self._connection.send("DELETE", self._path)
                 return
             await self._connection.require_extended("leases of single messages")
-            document: dict[str, Any] = {"reason": reason} if reason else {}
-            document |= {} if ids is None else {"ids": [*ids]}
-            document |= {} if delay is None else {"delay": delay}
             path = f"{self._path}/release"
             await self._connection.send("POST", path, document, of_lease=True, repeatable=False)
         finally:
@@ -133,10 +132,9 @@ class AsyncClaim:
         """Whether others may have its messages soon, or have them: it was not renewed in time."""
         return self._lost.done() or monotonic() >= self._until
 
-    def keep(self) -> asyncio.Task[None]:
+    def keep(self) -> None:
         """Renews it from now on, until it holds nothing any more, is lost, or the client closes."""
         self._renewal = started(self._keep(self._connection.session))
-        return self._renewal
 
     async def _keep(self, session: object) -> None:
         with contextlib.suppress(LeaseLost, TimeoutError):

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import AsyncIterator
 from typing import Any, Self
 from urllib.parse import quote
 from weakref import WeakValueDictionary
 
 from zaqar_redis_client.credentials import Credential, Token
-from zaqar_redis_client.http import Answer, Connection
+from zaqar_redis_client.http import Connection
 from zaqar_redis_client.queues import AsyncQueue, AsyncTopic
 
 
@@ -34,16 +33,11 @@ class AsyncClient:
         connections: int = 100,
         retry_for: float = 30.0,
     ) -> None:
+        if isinstance(credential, str):
+            credential = Token(credential)
+        self._connection = Connection(url, project, credential, connections, retry_for)
         #: by which a claim names who made it
-        self.client_id = str(uuid.uuid4())
-        self._connection = Connection(
-            url,
-            project,
-            Token(credential) if isinstance(credential, str) else credential,
-            client_id=self.client_id,
-            connections=connections,
-            retry_for=retry_for,
-        )
+        self.client_id = self._connection.client_id
         # So what tasks post that name a queue anew leaves together, too.
         self._queues: WeakValueDictionary[str, AsyncQueue] = WeakValueDictionary()
 
@@ -76,23 +70,18 @@ class AsyncClient:
         async for queue in self._listed("/v2/queues", "queues"):
             yield queue["name"]
 
-    async def schedules(self) -> AsyncIterator[dict[str, Any]]:
+    def schedules(self) -> AsyncIterator[dict[str, Any]]:
         """Lists the recurring posts."""
-        await self._connection.require_extended("schedules")
-        async for schedule in self._listed("/v2/schedules", "schedules"):
-            yield schedule
+        return self._listed("/v2/schedules", "schedules")
 
     async def set_schedule(self, name: str, /, **fields: Any) -> dict[str, Any]:
         """Creates or replaces a recurring post; *fields*: those of `PUT /v2/schedules/…`."""
-        return dict((await self._schedule("PUT", name, fields)).document)
+        path = f"/v2/schedules/{quote(name, safe='')}"
+        return await self._connection.document("PUT", path, fields, repeatable=False)
 
     async def delete_schedule(self, name: str) -> None:
-        await self._schedule("DELETE", name)
-
-    async def _schedule(self, method: str, name: str, document: Any = None) -> Answer:
-        await self._connection.require_extended("schedules")
         path = f"/v2/schedules/{quote(name, safe='')}"
-        return await self._connection.send(method, path, document, repeatable=False)
+        await self._connection.send("DELETE", path, repeatable=False)
 
     async def _listed(self, path: str, what: str) -> AsyncIterator[dict[str, Any]]:
         marker = ""
@@ -100,8 +89,8 @@ class AsyncClient:
             asked = f"?marker={quote(marker, safe='')}" if marker else ""
             answer = await self._connection.send("GET", path + asked)
             page = (answer.document or {}).get(what, [])
+            if not page or page[-1]["name"] == marker:  # stock Zaqar repeats a single one
+                return
             for item in page:
                 yield item
-            if not page:
-                return
             marker = page[-1]["name"]

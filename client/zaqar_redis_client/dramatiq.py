@@ -84,12 +84,9 @@ class ZaqarBroker(Broker):
         self._require(message.queue_name)
         posted = message.copy()
         self.emit_before("enqueue", posted, delay)
-        fields: DraftFields = {"ttl": self._message_ttl}
+        fields: DraftFields = {"ttl": self._message_ttl, "priority": self._priority(posted)}
         if delay is not None:
             fields |= delayed(delay / 1000)
-        priority = self._priority(posted)
-        if priority is not None:
-            fields["priority"] = priority
         try:
             _post(self.queue(posted.queue_name), posted, fields)
         except BaseException as error:

@@ -24,12 +24,16 @@ _WAIT, _PAUSE = 20.0, 1.0
 #: Seconds that a message lives longer than its claim: the least that Zaqar allows.
 _GRACE = 60
 _PATCH = "application/openstack-messaging-v2.0-json-patch"
+#: Metadata with a meaning that stock Zaqar has, too: it keeps others, and does nothing with them.
+_STOCK = {"_max_messages_post_size", "_default_message_ttl", "_default_message_delay", "_flavor"}
+_STOCK |= {"_dead_letter_queue", "_dead_letter_queue_messages_ttl", "_max_claim_count"}
+_STOCK |= {"_enable_encrypt_messages", "_retry_policy"}
 
 
 class AsyncTopic:
     """A topic of the client's project: its messages stay for all who read them.
 
-    It need not exist yet.  Only zaqar_redis has topics.  All methods raise Refused and Unavailable.
+    It need not exist yet.  All methods raise Refused and Unavailable, with stock Zaqar Unsupported.
     """
 
     kind = "topics"
@@ -43,7 +47,8 @@ class AsyncTopic:
     # The queue itself.
 
     async def create(self, /, **metadata: Any) -> bool:
-        """Returns False if it existed: then its metadata stay as they are."""
+        """Returns False if it existed: then its metadata stay as they are.  Raises Unsupported."""
+        await self._require(metadata)
         return (await self._connection.send("PUT", self._path, metadata)).status == 201
 
     async def delete(self) -> None:
@@ -53,13 +58,19 @@ class AsyncTopic:
         return await self._connection.document("GET", self._path)
 
     async def update(self, /, **metadata: Any) -> dict[str, Any]:
-        """Sets these metadata, removes those that are None, and returns all."""
+        """Sets these metadata, removes those that are None; returns all.  Raises Unsupported."""
+        await self._require(metadata)
         try:
             return await self._update(metadata)
         except Refused as error:
             if error.status != 409:
                 raise
             return await self._update(metadata)  # another client has removed one meanwhile
+
+    async def _require(self, metadata: Mapping[str, Any]) -> None:
+        more = [name for name in metadata if name.startswith("_") and name not in _STOCK]
+        if more:
+            await self._connection.require_extended(", ".join(more))
 
     async def _update(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         now = await self.metadata()
@@ -126,16 +137,18 @@ class AsyncTopic:
         asked = {"echo": "true", "with_attributes": "true", "detailed": "true", "limit": PAGE}
         asked |= {"include_claimed": str(claimed).lower(), "include_delayed": str(delayed).lower()}
         path = f"{self._path}/messages?{urlencode(asked)}" + ("&reverse=true" if reverse else "")
-        while True:
+        last = ""
+        while path:
             answer = await self._connection.send("GET", path)
             page = answer.document or {"messages": [], "links": []}
-            for document in page["messages"]:
-                yield Message.of(document)
-            following = [link["href"] for link in page["links"] if link["rel"] == "next"]
-            if not page["messages"] or not following:
+            found = [Message.of(each) for each in page["messages"]]
+            if not found or found[-1].id == last:  # stock Zaqar repeats a single one
                 return
-            path = following[0]
-            if "with_attributes" not in path:  # stock Zaqar forgets what it does not know
+            for message in found:
+                yield message
+            last = found[-1].id
+            path = next((link["href"] for link in page["links"] if link["rel"] == "next"), "")
+            if path and "with_attributes" not in path:  # stock Zaqar forgets what it does not know
                 path += "&with_attributes=true"
 
     async def delete_messages(self, ids: Sequence[str]) -> None:
@@ -162,9 +175,10 @@ class AsyncTopic:
             draft = Draft(body=draft)
         if not isinstance(draft, Draft):
             return json.dumps({"body": draft}).encode()
-        if draft.is_extended:
+        document = draft.document()
+        if not document.keys() <= {"body", "ttl", "delay"}:
             await self._connection.require_extended("more of a message than body, ttl and delay")
-        return json.dumps(draft.document()).encode()
+        return json.dumps(document).encode()
 
     async def _post_each(self, documents: list[bytes]) -> Sequence[str | BaseException]:
         """Returns what became of each."""
@@ -213,18 +227,21 @@ class AsyncQueue(AsyncTopic):
     ) -> AsyncClaim | None:
         """Claims messages for *ttl* seconds; None: after *wait* seconds there is still none."""
         asked = {"limit": limit, "detailed": "true", "with_attributes": "true"}
-        if wait and await self._connection.is_extended():
+        is_waiting = wait > 0 and await self._connection.is_extended()
+        if is_waiting:
             asked["wait"] = round(wait)
-        sent_at = monotonic()
-        answer = await self._connection.send(
-            "POST",
-            f"{self._path}/claims?{urlencode(asked)}",
-            {"ttl": ttl, "grace": grace},
-            repeatable=False,
-            wait=wait,
-        )
-        if answer.status == 204:
-            return None
+        path, document = f"{self._path}/claims?{urlencode(asked)}", {"ttl": ttl, "grace": grace}
+        until = monotonic() + wait
+        while True:
+            sent_at = monotonic()
+            answer = await self._connection.send(
+                "POST", path, document, repeatable=False, wait=wait
+            )
+            if answer.status != 204:
+                break
+            if is_waiting or sent_at >= until:
+                return None
+            await asyncio.sleep(min(_PAUSE, max(0, until - monotonic())))
         messages = [Message.of(each) for each in answer.document["messages"]]
         claim_id = answer.headers["Location"].rpartition("/")[2]
         claim = AsyncClaim(self, claim_id, ttl, grace, messages, sent_at)
@@ -262,8 +279,6 @@ class AsyncQueue(AsyncTopic):
                 await asyncio.sleep(_PAUSE)  # what it may have claimed comes back by itself
                 continue
             fails_since = None
-            if not left and not await self._connection.is_extended():
-                await asyncio.sleep(_PAUSE)
             try:
                 while left and not left[0].is_lost:
                     yield left.pop(0)

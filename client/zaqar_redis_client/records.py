@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from typing import Any, TypedDict
 
@@ -24,6 +24,7 @@ class DraftFields(TypedDict, total=False):
     group: str | None
     priority: int | None
     dedup_id: str | None
+    content_type: str | None
     attributes: Mapping[str, Attribute]
 
 
@@ -43,6 +44,8 @@ class Draft:
     #: 0 to 31
     priority: int | None = None
     dedup_id: str | None = None
+    #: media type of a body that is bytes or text; None: bytes are `application/octet-stream`
+    content_type: str | None = None
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
@@ -53,7 +56,7 @@ class Draft:
                 "content_type": "application/octet-stream",
                 "body_encoding": "base64",
             }
-        for name in ("ttl", "delay", "group", "priority", "dedup_id"):
+        for name in ("ttl", "delay", "group", "priority", "dedup_id", "content_type"):
             value = getattr(self, name)
             if value is not None:
                 found[name] = value
@@ -68,56 +71,51 @@ class Draft:
             }
         return found
 
-    @property
-    def is_extended(self) -> bool:
-        """Whether stock Zaqar would lose something of it."""
-        more = self.deliver_at, self.group, self.priority, self.dedup_id, self.attributes or None
-        return isinstance(self.body, BINARY) or any(each is not None for each in more)
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """A message of a queue."""
 
     id: str
     body: Any
     #: seconds
-    ttl: int
+    ttl: int = 0
     #: seconds since it was posted
-    age: int
+    age: int = 0
     #: the claim that holds it; empty: none, as far as the client knows
     claim_id: str
     #: how often it was claimed, this time included; 0: the service did not say
-    claim_count: int
+    claim_count: int = 0
+    #: None: it was not, or the service did not say
+    first_claimed: datetime | None
     #: for which it was given back last; empty: none is known
-    reason: str
-    group: str
-    priority: int
-    dedup_id: str
-    content_type: str
+    reason: str = ""
+    group: str = ""
+    priority: int = 0
+    dedup_id: str = ""
+    #: empty: the body is JSON
+    content_type: str = ""
     attributes: Mapping[str, Attribute]
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Message:
         get = document.get
         path, _, query = get("href", "").partition("?")
-        body = document["body"]
+        body, first_claimed = document["body"], get("first_claimed")
         if get("body_encoding") == "base64":
             body = base64.b64decode(body)
         return cls(
             id=get("id") or path.rpartition("/")[2],
             body=body,
-            ttl=get("ttl", 0),
-            age=get("age", 0),
             claim_id=query.partition("claim_id=")[2],
-            claim_count=get("claim_count", 0),
-            reason=get("reason", ""),
-            group=get("group", ""),
-            priority=get("priority", 0),
-            dedup_id=get("dedup_id", ""),
-            content_type=get("content_type", ""),
+            first_claimed=datetime.fromisoformat(first_claimed) if first_claimed else None,
             attributes={
                 name: base64.b64decode(value["binary"]) if isinstance(value, dict) else value
                 for name, value in get("attributes", {}).items()
             },
+            **{name: document[name] for name in _PLAIN if name in document},
         )
+
+
+#: The fields that are as they are sent.
+_PLAIN = [each.name for each in fields(Message) if each.default is not MISSING]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -59,6 +60,34 @@ async def test_bytes_come_back_as_bytes(client: AsyncClient) -> None:
     await queue.post(_BYTES)
     (message,) = await queue.pop()
     assert message.body == _BYTES
+
+
+async def test_body_that_has_a_media_type_keeps_it(client: AsyncClient) -> None:
+    queue = client.queue("q")
+    await queue.post_many([Draft(body=_BYTES, content_type="image/png"), _BYTES, "JSON"])
+    await queue.post("a;b\r\n", content_type="text/csv; charset=utf-8")
+    assert [(each.body, each.content_type) async for each in queue.messages()] == [
+        (_BYTES, "image/png"),
+        (_BYTES, "application/octet-stream"),
+        ("JSON", ""),
+        ("a;b\r\n", "text/csv; charset=utf-8"),
+    ]
+    with pytest.raises(Refused, match="content_type"):
+        await queue.post({"no": "text"}, content_type="text/csv")
+
+
+async def test_message_says_when_it_was_claimed_first(client: AsyncClient) -> None:
+    queue = client.queue("q")
+    message_id = await queue.post(1)
+    assert (await queue.get(message_id)).first_claimed is None
+    before = datetime.now(UTC).replace(microsecond=0)
+    claim = await queue.claim()
+    assert claim
+    first = claim.messages[0].first_claimed
+    assert first is not None
+    assert before - timedelta(seconds=1) <= first <= datetime.now(UTC) + timedelta(seconds=1)
+    await claim.release()
+    assert (await queue.get(message_id)).first_claimed == first
 
 
 async def test_delayed_message_is_listed_when_it_is_asked_for(client: AsyncClient) -> None:
@@ -275,3 +304,24 @@ def test_without_await_it_does_the_same(running: servers.RunningService, project
         listed: list[Message] = list(queue.messages())
         assert [each.body for each in listed] == [b"bytes"]
         assert list(client.queues()) == ["q"]
+
+
+def test_client_without_await_takes_the_same_arguments() -> None:
+    wanted = inspect.signature(AsyncClient).parameters
+    assert inspect.signature(Client).parameters == wanted
+
+
+def test_lease_without_await_says_that_it_is_lost(
+    running: servers.RunningService, project: str
+) -> None:
+    with Client(running.url, project) as client:
+        queue = client.queue("q")
+        queue.create(_min_claim_ttl=1)
+        queue.post(1)
+        for lease in queue.consume(ttl=9):
+            assert (lease.is_lost, lease.claim.is_lost) == (False, False)
+            assert lease.claim.show()["messages"][0]["body"] == lease.body
+            queue.delete()
+            lease.lost()
+            assert (lease.is_lost, lease.claim.is_lost) == (True, True)
+            break

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -132,6 +133,53 @@ async def test_stock_zaqar_is_served_as_far_as_it_can_and_the_rest_is_named(
         ):
             with pytest.raises(Unsupported, match="stock Zaqar"):
                 await wrong
+
+
+async def test_stock_zaqar_is_not_asked_for_what_it_would_take_without_effect(
+    stock_zaqar: str, project: str
+) -> None:
+    async with AsyncClient(stock_zaqar, project) as client:
+        queue, topic = client.queue("q"), client.topic("t")
+        assert await queue.create(_default_message_ttl=600, _max_claim_count=2, colour="red")
+        limits = {"_group_mode": "ordered", "_priorities": "strict", "_max_messages": 1}
+        for wrong, named in (
+            (client.queue("other").create(**limits, _flavor=None), ", ".join(limits)),
+            (queue.update(_paused="all", colour="blue"), "_paused"),
+            (topic.create(), "topics"),
+            (topic.post(1), "topics"),
+            (anext(topic.messages()), "topics"),
+            (anext(client.schedules()), "schedules"),
+            (queue.post("text", content_type="text/plain"), "more of a message than body"),
+        ):
+            with pytest.raises(Unsupported, match=f"^stock Zaqar has no {named}"):
+                await wrong
+        assert (await queue.metadata()).items() >= {"colour": "red", "_max_claim_count": 2}.items()
+        assert [each async for each in client.queues()] == ["q"]
+
+
+async def test_claim_of_stock_zaqar_waits_for_messages(stock_zaqar: str, project: str) -> None:
+    async with AsyncClient(stock_zaqar, project) as client:
+        queue = client.queue("q")
+        await queue.create()
+        began = time.monotonic()
+        assert await queue.claim(wait=1.5) is None
+        assert time.monotonic() - began >= 1.5
+        waiting = asyncio.create_task(queue.claim(wait=60))
+        await queue.stats()  # meanwhile it has asked once
+        await queue.post("late")
+        claim = await waiting
+        assert claim
+        assert claim.messages[0].body == "late"
+
+
+async def test_single_queue_and_message_of_stock_zaqar_are_listed_once(
+    stock_zaqar: str, project: str
+) -> None:
+    async with AsyncClient(stock_zaqar, project) as client:
+        await client.queue("q").create()
+        await client.queue("q").post("one")
+        assert [each async for each in client.queues()] == ["q"]
+        assert [each.body async for each in client.queue("q").messages()] == ["one"]
 
 
 async def test_requests_of_a_client_that_closes_end_and_open_nothing(
