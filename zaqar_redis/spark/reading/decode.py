@@ -22,7 +22,7 @@ from zaqar_redis import rules
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.spark import attributes, columns
-from zaqar_redis.spark.reading import uuids
+from zaqar_redis.spark.reading import pasts, uuids
 from zaqar_redis.storage.redis import identity
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ def _of_attributes(name: str) -> _ColumnReader:
                 found.append(envelope.attributes(raw))
             except msgspec.DecodeError as error:
                 raise InvalidEnvelope(source, rank) from error
-        if name in attributes.FIELDS:
+        if name in attributes.READ_FIELDS:
             return attributes.field_column(found, name)
         return attributes.column(found)
 
@@ -355,12 +355,12 @@ def _claim_expires(source: MessageSource, rows: Rows, now: int) -> pa.TimestampA
     return _timestamps(times, ~held)
 
 
-def _claim_count(source: MessageSource, rows: Rows, now: int) -> pa.Int32Array:
-    if rows.holds is None:
-        return pa.array(np.zeros(len(rows.ranks), np.int32))
-    pasts = pc.binary_slice(rows.holds, _CLAIM_ID, _END).cast(pa.string())
-    counts = pc.list_element(pc.split_pattern(pasts, " ", max_splits=1), 0).cast(pa.int32())
-    return pc.fill_null(counts, 0)
+def _of_past(read: Callable[[pa.BinaryArray], pa.Array], absent: _ColumnReader) -> _ColumnReader:
+    def column(source: MessageSource, rows: Rows, now: int) -> pa.Array:
+        others = absent(source, rows, now)
+        return others if rows.holds is None else pc.coalesce(read(rows.holds), others)
+
+    return column
 
 
 _READERS: dict[str, _ColumnReader] = {
@@ -379,12 +379,19 @@ _READERS: dict[str, _ColumnReader] = {
     "client_id": lambda source, rows, now: uuids.texts(rows.heads["client"]),
     "claim_id": _claim_id,
     "claim_expires": _claim_expires,
-    "claim_count": _claim_count,
+    "claim_count": _of_past(
+        pasts.counts, lambda source, rows, now: pa.array(np.zeros(len(rows.ranks), np.int32))
+    ),
     "dead_letter_from": _dead_letter_from,
     "encrypted": lambda source, rows, now: pa.array(
         (rows.heads["flags"] & _ENCRYPTED).astype(np.bool_)
     ),
-    **{name: _of_attributes(name) for name in ("attributes", *attributes.FIELDS)},
+    **{name: _of_attributes(name) for name in ("attributes", *attributes.READ_FIELDS)},
+    "reason": _of_past(pasts.reasons, _of_attributes("reason")),
+    "first_claimed": _of_past(
+        pasts.first_claimed,
+        lambda source, rows, now: pa.nulls(len(rows.ranks), columns.TIMESTAMP),
+    ),
     "checksum": _checksum,
     "record": lambda source, rows, now: rows.envelopes,
 }
