@@ -341,9 +341,7 @@ def _empty_to_null(values: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _claim_id(source: MessageSource, rows: Rows, now: int) -> pa.StringArray:
-    if rows.holds is None:
-        return pa.nulls(len(rows.ranks), pa.string())
-    ids = pc.binary_slice(rows.holds, 0, _CLAIM_ID).cast(pa.string())
+    ids = pc.binary_slice(_holds(rows), 0, _CLAIM_ID).cast(pa.string())
     return pc.if_else(pa.array(rows.held(now)), ids, None)
 
 
@@ -355,12 +353,8 @@ def _claim_expires(source: MessageSource, rows: Rows, now: int) -> pa.TimestampA
     return _timestamps(times, ~held)
 
 
-def _of_past(read: Callable[[pa.BinaryArray], pa.Array], absent: _ColumnReader) -> _ColumnReader:
-    def column(source: MessageSource, rows: Rows, now: int) -> pa.Array:
-        others = absent(source, rows, now)
-        return others if rows.holds is None else pc.coalesce(read(rows.holds), others)
-
-    return column
+def _holds(rows: Rows) -> pa.BinaryArray:
+    return pa.nulls(len(rows.ranks), pa.binary()) if rows.holds is None else rows.holds
 
 
 _READERS: dict[str, _ColumnReader] = {
@@ -379,19 +373,18 @@ _READERS: dict[str, _ColumnReader] = {
     "client_id": lambda source, rows, now: uuids.texts(rows.heads["client"]),
     "claim_id": _claim_id,
     "claim_expires": _claim_expires,
-    "claim_count": _of_past(
-        pasts.counts, lambda source, rows, now: pa.array(np.zeros(len(rows.ranks), np.int32))
+    "claim_count": lambda source, rows, now: pc.fill_null(
+        pasts.part(_holds(rows), "count").cast(pa.int32()), 0
     ),
     "dead_letter_from": _dead_letter_from,
     "encrypted": lambda source, rows, now: pa.array(
         (rows.heads["flags"] & _ENCRYPTED).astype(np.bool_)
     ),
     **{name: _of_attributes(name) for name in ("attributes", *attributes.READ_FIELDS)},
-    "reason": _of_past(pasts.reasons, _of_attributes("reason")),
-    "first_claimed": _of_past(
-        pasts.first_claimed,
-        lambda source, rows, now: pa.nulls(len(rows.ranks), columns.TIMESTAMP),
+    "reason": lambda source, rows, now: pc.coalesce(
+        pasts.part(_holds(rows), "reason"), _of_attributes("reason")(source, rows, now)
     ),
+    "first_claimed": lambda source, rows, now: pasts.first_claimed(_holds(rows)),
     "checksum": _checksum,
     "record": lambda source, rows, now: rows.envelopes,
 }

@@ -11,20 +11,12 @@ _CLAIM_ID, _END = 32, 2**31 - 1
 _PARTS = r"(?s)^(?P<count>\d+) ?(?P<first>\d*) ?(?P<reason>.*)$"
 
 
-def counts(holds: pa.BinaryArray) -> pa.Int32Array:
-    return pc.fill_null(_part(holds, "count").cast(pa.int32()), 0)
-
-
 def first_claimed(holds: pa.BinaryArray) -> pa.TimestampArray:
-    times = _part(holds, "first").cast(pa.int64())
-    return times.cast(pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
+    times = part(holds, "first").cast(pa.int64()).cast(pa.timestamp("ms", tz="UTC"))
+    return times.cast(pa.timestamp("us", tz="UTC"))
 
 
-def reasons(holds: pa.BinaryArray) -> pa.StringArray:
-    return _part(holds, "reason")
-
-
-def _part(holds: pa.BinaryArray, name: str) -> pa.StringArray:
+def part(holds: pa.BinaryArray, name: str) -> pa.StringArray:
     pasts = pc.binary_slice(holds, _CLAIM_ID, _END).cast(pa.string())
     found = pc.struct_field(pc.extract_regex(pasts, _PARTS), name)
     return pc.if_else(pc.equal(found, ""), None, found)
