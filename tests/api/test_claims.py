@@ -426,6 +426,11 @@ def test_reason_of_a_release_is_shown_with_the_next_delivery_and_the_dead_letter
         plain = api.claimed("q", claim).json()["messages"][0]
         assert not {"first_claimed", "reason"} & plain.keys()
         assert api.release_some("q", claim, reason=reason).json()["left"] == []
+    api.send("p", "a")
+    claim, _ = api.hold("p")
+    api.release_some("p", claim, reason="no paper")
+    (popped,) = api.delete_many("p", pop=1, detailed=True).json()["messages"]
+    assert (popped["reason"], popped["first_claimed"][-1]) == ("no paper", "Z")
     assert api.claim("q").status_code == 204
     (letter,) = api.list("dead", echo=True, with_attributes=True).json()["messages"]
     assert (letter["reason"], "attributes" in letter) == ("no ink", False)

@@ -47,6 +47,18 @@ def test_every_delivery_says_how_often_since_when_and_the_last_reason(
     assert {each.claim_id for each in store.page().items} == {None}
 
 
+def test_pop_says_how_often_since_when_and_the_last_reason(store: ContractStore) -> None:
+    store.upgrade()
+    ids = store.post("a", "b").ids
+    first = store.clock.now
+    _, claim = _claimed(store, 1)
+    store.release_some(claim, ids[0], reason=_REASON)
+    store.clock.tick(5)
+    popped = store.run(store.driver.messages.pop(store.project, "q", 2)).messages
+    assert [_past(each) for each in popped] == [(2, first, _REASON), (1, store.clock.now, "")]
+    assert {each.claim_id for each in popped} == {None}
+
+
 @pytest.mark.parametrize("expires", [False, True])
 def test_dead_letter_has_the_reason(store: ContractStore, expires: bool) -> None:
     store.upgrade()

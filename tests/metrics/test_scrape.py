@@ -113,6 +113,7 @@ def test_chosen_queues_are_shown_up_to_the_bound(measured: tuple[RunningService,
     scraper.wait_for("queue_posted_total", 3, **named)
     scraper.wait_for("queue_claimed_total", 1, **named)
     scraper.wait_for("queues_omitted", 2)
+    assert scraper.value("queue_bytes", **named) > 0
     scraper.wait_for("queue_posted_total", 3, project="chosen", queue="z1")
     shown = {
         dict(labels)["queue"]

@@ -20,8 +20,8 @@ def test_arrow_types_match_the_spark_types() -> None:
 
 def test_default_schema_omits_rarely_used_columns() -> None:
     left_out = set(_ALL.names) - set(columns.default_schema().names)
-    fields = {"group", "priority", "content_type", "body_encoding"}
-    assert left_out == {"attributes", "checksum", "record"} | fields
+    fields = {"group", "priority", "content_type", "body_encoding", "dedup_id"}
+    assert left_out == {"attributes", "checksum", "record", "reason", "first_claimed"} | fields
 
 
 def test_claim_columns_are_known_columns() -> None:

@@ -58,8 +58,10 @@ _ATTRIBUTES: list[Attributes] = [
     {"a": "x" * 700},
     {"kind": "ü", "n": -3, "large": 2**64 - 1, "price": 1e300, "photo": bytes(range(256))},
 ]
-_FIELDS = ("group", "priority", "content_type", "body_encoding")
-_ATTRIBUTES.append(dict(zip(map("_{}".format, _FIELDS), ("ü", 31, "a/b", "base64"), strict=True)))
+_FIELDS = ("group", "priority", "content_type", "body_encoding", "dedup_id", "reason")
+_ATTRIBUTES.append(
+    dict(zip(map("_{}".format, _FIELDS), ("ü", 31, "a/b", "base64", "d", "r"), strict=True))
+)
 _TIMES = st.integers(_NOW - 100, _NOW + 100)
 _SECONDS = st.integers(0, 2**32 - 1)
 _ENVELOPES = st.builds(
@@ -77,9 +79,10 @@ _ENVELOPES = st.builds(
 )
 _PLAIN = st.builds(_stored, st.binary(max_size=300), expires=_TIMES)
 _HOLDS = st.builds(
-    lambda claim, count: claim.hex.encode() + str(count).encode(),
+    lambda claim, count, past: claim.hex.encode() + str(count).encode() + past.encode(),
     st.uuids(),
     st.integers(1, _INT_MAX),
+    st.sampled_from(["", f" {_NOW}", f" {_NOW} no  paper, später\n"]),
 )
 
 
@@ -138,10 +141,12 @@ def _expected(rank: int, stored: StoredMessage) -> dict[str, object]:
         "claim_id": message.claim_id if held else None,
         "claim_expires": _time(stored.held_until or 0) if held else None,
         "claim_count": message.claim_count,
+        "first_claimed": _time(message.first_claimed) if message.first_claimed else None,
+        "reason": message.reason or (message.attributes or {}).get("_reason"),
         "dead_letter_from": message.origin or None,
         "encrypted": message.encrypted,
         "attributes": _kinds(message.attributes),
-        **{name: (message.attributes or {}).get(f"_{name}") for name in _FIELDS},
+        **{name: (message.attributes or {}).get(f"_{name}") for name in _FIELDS[:-1]},
         "checksum": message.checksum or None,
         "record": raw,
     }

@@ -77,6 +77,28 @@ def test_stats_name_the_oldest_and_the_newest_message(peer: ApiPeer) -> None:
     assert counts["oldest"].keys() == {"id", "age", "created"}
 
 
+def test_detailed_stats_are_those_of_rest(peer: ApiPeer) -> None:
+    _post(peer, 1, 2)
+    detailed = {"queue_name": "q", "detailed": True}
+    body = peer.ask("queue_get_stats", **detailed).body
+    assert body["messages"]["delayed"] == 0
+    assert body["messages"]["bytes"] > 0
+    assert (body["counters"]["posted"], body["counters"]["refused"]) == (2, 0)
+    peer.ask("queue_delete", queue_name="q")
+    missing = peer.ask("queue_get_stats", **detailed)
+    assert missing == ApiResponse(404, {"messages": {"claimed": 0, "free": 0, "total": 0}})
+
+
+def test_popped_message_has_its_first_claim_and_last_reason(peer: ApiPeer) -> None:
+    _post(peer, 1)
+    claim = peer.ask("claim_create", queue_name="q").body["claim_id"]
+    peer.ask("claim_release", queue_name="q", claim_id=claim, reason="no ink")
+    popped = peer.ask("message_delete_many", queue_name="q", pop=1, detailed=True)
+    (shown,) = popped.body["messages"]
+    assert (shown["claim_count"], shown["reason"]) == (2, "no ink")
+    assert shown["first_claimed"].endswith("Z")
+
+
 def test_purge_empties_what_it_names(peer: ApiPeer) -> None:
     _post(peer, 1)
     created = peer.ask("subscription_create", queue_name="q", subscriber="http://example.org/")

@@ -220,7 +220,7 @@ def popped(records: Sequence[Message], wanted: MessageDetails) -> bytes:
             claim_id=None,
             claim_count=record.claim_count,
             checksum=_shown_checksum(record),
-            **shown_fields(record, wanted, detailed=False),
+            **shown_fields(record, wanted),
         )
         for record in records
     ]
@@ -370,14 +370,12 @@ def _shown_checksum(record: Message) -> str | msgspec.UnsetType:
     return f"MD5:{record.checksum.hex()}" if record.checksum else msgspec.UNSET
 
 
-def shown_fields(
-    record: Message, wanted: MessageDetails, *, detailed: bool = True
-) -> dict[str, Any]:
+def shown_fields(record: Message, wanted: MessageDetails) -> dict[str, Any]:
     """Returns the fields of a message that only some have, and its attributes."""
     found = message_fields.shown(record.attributes or {})
     if wanted.with_attributes:
         found["attributes"] = attribute_values(record.attributes)
-    if detailed and wanted.detailed and (first_claimed := record.first_claimed):
+    if wanted.detailed and (first_claimed := record.first_claimed):
         found["first_claimed"] = iso(first_claimed)
         if record.reason:
             found["reason"] = record.reason

@@ -84,7 +84,7 @@ class QueueListQuery(DetailedPageQuery, frozen=True, kw_only=True):
 
 class MessageQuery(Struct, frozen=True, kw_only=True):
     detailed: Annotated[
-        bool | None, about("Show `claim_count`: stock's clients do not expect it.")
+        bool | None, about("Show `claim_count`, `first_claimed`, `reason`, unlike stock.")
     ] = None
     with_attributes: Annotated[
         bool | None, about("Show attributes: stock's clients do not expect them.")

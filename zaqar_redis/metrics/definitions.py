@@ -255,6 +255,9 @@ QUEUE_MESSAGES = Gauge(
 QUEUE_OLDEST = Gauge(
     "queue_oldest_message_age_seconds", "Age of the oldest message; 0 if there is none.", _OF_QUEUE
 )
+QUEUE_BYTES = Gauge(
+    "queue_bytes", "Bytes of the messages as they are stored, by a sample of 32 of them.", _OF_QUEUE
+)
 QUEUE_COUNTERS = {
     "posted": StoredCounter("queue_posted", "Messages posted, by any service.", _OF_QUEUE),
     "claimed": StoredCounter("queue_claimed", "Messages claimed or popped.", _OF_QUEUE),

@@ -189,10 +189,13 @@ class QueueMetrics:
 
     async def _read(self, queues: Sequence[tuple[str, str]]) -> None:
         found: dict[tuple[str, str], Stats] = {}
+        sizes: dict[tuple[str, str], float] = {}
         for first in range(0, len(queues), _PAGE):
             some = queues[first : first + _PAGE]
             stats = await asyncio.gather(*(self._queues.stats(*each) for each in some))
             found |= zip(some, stats, strict=True)
+            read = await asyncio.gather(*(self._queues.size(*each) for each in some))
+            sizes |= {queue: each.bytes for queue, each in zip(some, read, strict=True)}
         metrics.QUEUE_MESSAGES.replace(
             {
                 (*queue, state): number
@@ -207,6 +210,7 @@ class QueueMetrics:
         metrics.QUEUE_OLDEST.replace(
             {queue: each.oldest.age if each.oldest else 0 for queue, each in found.items()}
         )
+        metrics.QUEUE_BYTES.replace(sizes)
         counters = {queue: msgspec.structs.asdict(each.counters) for queue, each in found.items()}
         for name, metric in metrics.QUEUE_COUNTERS.items():
             metric.replace({queue: each[name] for queue, each in counters.items()})

@@ -40,14 +40,16 @@ FIELDS = {
     "content_type": message_fields.CONTENT_TYPE,
     "body_encoding": message_fields.BODY_ENCODING,
 }
+#: With what only readers have: Spark's writes know no duplicates.
+READ_FIELDS = {**FIELDS, "dedup_id": message_fields.DEDUP_ID, "reason": message_fields.REASON}
 NO_FIELDS = (None,) * len(FIELDS)
 
 _number = msgspec.json.Decoder(int | float).decode
 
 
 def field_column(found: Iterable[Attributes | None], name: str) -> pa.Array:
-    """Returns one of `FIELDS`; null: a message has none, or one that an older release allowed."""
-    values = [(attributes or {}).get(FIELDS[name]) for attributes in found]
+    """Returns one of `READ_FIELDS`; null: it has none, or one that an older release allowed."""
+    values = [(attributes or {}).get(READ_FIELDS[name]) for attributes in found]
     if name == "priority":
         known = range(message_fields.PRIORITY_MAX + 1)
         return pa.array([each if each in known else None for each in values], pa.int32())

@@ -66,13 +66,16 @@ COLUMNS = (
     MessageColumn("priority", *_NUMBER, default=False),
     MessageColumn("content_type", *_TEXT, default=False),
     MessageColumn("body_encoding", *_TEXT, default=False),
+    MessageColumn("dedup_id", *_TEXT, default=False),
+    MessageColumn("reason", *_TEXT, default=False),
+    MessageColumn("first_claimed", *_TIME, default=False),
     MessageColumn("checksum", *_BINARY, default=False),
     MessageColumn("record", *_BINARY, default=False),
 )
 BY_NAME = {column.name: column for column in COLUMNS}
 
 #: Columns that need the claims of messages, which are stored beside them.
-CLAIM_COLUMNS = frozenset({"claim_id", "claim_expires", "claim_count"})
+CLAIM_COLUMNS = frozenset({"claim_id", "claim_expires", "claim_count", "first_claimed", "reason"})
 
 
 def default_schema() -> StructType:

@@ -100,7 +100,7 @@ class ActionHandlers:
             ("PUT", queue, self.queue_create, docs.QueueCreateIn),
             ("GET", queue, self.queue_get, docs.QueueIn),
             ("DELETE", queue, self.queue_delete, docs.QueueIn),
-            ("GET", f"{queue}/stats", self.queue_get_stats, docs.QueueIn),
+            ("GET", f"{queue}/stats", self.queue_get_stats, docs.StatsIn),
             ("POST", f"{queue}/purge", self.queue_purge, docs.QueuePurgeIn),
             ("POST", messages, self.message_post, docs.MessagePostIn),
             ("GET", messages, self.message_list, docs.MessageListIn),
@@ -154,14 +154,19 @@ class ActionHandlers:
         await self._queues.delete(request.project, body.queue)
         return ActionResult(f"Queue {body.queue} removed.", 204)
 
-    async def queue_get_stats(self, request: SocketRequest, body: docs.QueueIn) -> ActionResult:
+    async def queue_get_stats(self, request: SocketRequest, body: docs.StatsIn) -> ActionResult:
         found = await self._queues.find(request.project, body.queue)
         stats = await self._queues.stats(request.project, body.queue)
         counts: dict[str, Any] = {"claimed": stats.claimed, "free": stats.free}
         counts["total"] = stats.total
         if stats.oldest is not None and stats.newest is not None:
             counts |= {"oldest": _end(stats.oldest), "newest": _end(stats.newest)}
-        return ActionResult({"messages": counts}, 404 if found is None else 200)
+        shown: dict[str, Any] = {"messages": counts}
+        if body.detailed and found is not None:
+            size = await self._queues.size(request.project, body.queue)
+            counts |= {"delayed": stats.delayed, "bytes": size.bytes}
+            shown["counters"] = stats.counters
+        return ActionResult(shown, 404 if found is None else 200)
 
     async def queue_purge(self, request: SocketRequest, body: docs.QueuePurgeIn) -> ActionResult:
         types = documents.purged_types(body)

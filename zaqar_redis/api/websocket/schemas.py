@@ -100,8 +100,11 @@ class QueueIn(Struct, kw_only=True):
     queue: str = field(name="queue_name")
 
 
-class MessagesIn(QueueIn, kw_only=True):
+class StatsIn(QueueIn, kw_only=True):
     detailed: bool | None = None
+
+
+class MessagesIn(StatsIn, kw_only=True):
     with_attributes: bool | None = None
 
 

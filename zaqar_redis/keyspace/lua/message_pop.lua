@@ -9,11 +9,12 @@
 
 local found, ranks = {}, {}
 local at = 0
-local function keep(rank, envelope, count)
+local nobody, first_now = string.rep('0', 32), string.format(' %.0f', now)
+local function keep(rank, envelope, count, before)
     at = at + 1
     ranks[at] = rank
     found[3 * at - 2], found[3 * at - 1] = rank, envelope
-    found[3 * at] = string.rep('0', 32) .. count
+    found[3 * at] = nobody .. count .. (before and string.match(before, ' .*$', 33) or first_now)
 end
 --#include take_ready
 

@@ -22,7 +22,7 @@ from zaqar_redis import rules
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.spark import attributes, columns
-from zaqar_redis.spark.reading import uuids
+from zaqar_redis.spark.reading import pasts, uuids
 from zaqar_redis.storage.redis import identity
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ def _of_attributes(name: str) -> _ColumnReader:
                 found.append(envelope.attributes(raw))
             except msgspec.DecodeError as error:
                 raise InvalidEnvelope(source, rank) from error
-        if name in attributes.FIELDS:
+        if name in attributes.READ_FIELDS:
             return attributes.field_column(found, name)
         return attributes.column(found)
 
@@ -341,9 +341,7 @@ def _empty_to_null(values: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _claim_id(source: MessageSource, rows: Rows, now: int) -> pa.StringArray:
-    if rows.holds is None:
-        return pa.nulls(len(rows.ranks), pa.string())
-    ids = pc.binary_slice(rows.holds, 0, _CLAIM_ID).cast(pa.string())
+    ids = pc.binary_slice(_holds(rows), 0, _CLAIM_ID).cast(pa.string())
     return pc.if_else(pa.array(rows.held(now)), ids, None)
 
 
@@ -355,12 +353,8 @@ def _claim_expires(source: MessageSource, rows: Rows, now: int) -> pa.TimestampA
     return _timestamps(times, ~held)
 
 
-def _claim_count(source: MessageSource, rows: Rows, now: int) -> pa.Int32Array:
-    if rows.holds is None:
-        return pa.array(np.zeros(len(rows.ranks), np.int32))
-    pasts = pc.binary_slice(rows.holds, _CLAIM_ID, _END).cast(pa.string())
-    counts = pc.list_element(pc.split_pattern(pasts, " ", max_splits=1), 0).cast(pa.int32())
-    return pc.fill_null(counts, 0)
+def _holds(rows: Rows) -> pa.BinaryArray:
+    return pa.nulls(len(rows.ranks), pa.binary()) if rows.holds is None else rows.holds
 
 
 _READERS: dict[str, _ColumnReader] = {
@@ -379,12 +373,18 @@ _READERS: dict[str, _ColumnReader] = {
     "client_id": lambda source, rows, now: uuids.texts(rows.heads["client"]),
     "claim_id": _claim_id,
     "claim_expires": _claim_expires,
-    "claim_count": _claim_count,
+    "claim_count": lambda source, rows, now: pc.fill_null(
+        pasts.part(_holds(rows), "count").cast(pa.int32()), 0
+    ),
     "dead_letter_from": _dead_letter_from,
     "encrypted": lambda source, rows, now: pa.array(
         (rows.heads["flags"] & _ENCRYPTED).astype(np.bool_)
     ),
-    **{name: _of_attributes(name) for name in ("attributes", *attributes.FIELDS)},
+    **{name: _of_attributes(name) for name in ("attributes", *attributes.READ_FIELDS)},
+    "reason": lambda source, rows, now: pc.coalesce(
+        pasts.part(_holds(rows), "reason"), _of_attributes("reason")(source, rows, now)
+    ),
+    "first_claimed": lambda source, rows, now: pasts.first_claimed(_holds(rows)),
     "checksum": _checksum,
     "record": lambda source, rows, now: rows.envelopes,
 }

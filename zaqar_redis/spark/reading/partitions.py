@@ -11,6 +11,7 @@ from itertools import pairwise, zip_longest
 
 from pyspark.sql.datasource import InputPartition
 
+from zaqar_redis.spark.columns import CLAIM_COLUMNS
 from zaqar_redis.spark.options import SourceOptions
 from zaqar_redis.spark.stores import StoreLocation
 from zaqar_redis.storage.redis.bulk.range_reader import RangeFields
@@ -20,7 +21,6 @@ _MIN_RANKS_PER_PARTITION = 10_000
 #: Tasks of one queue, however wide its range is: ranks of deleted messages cost nothing
 #: to read, but a task does.
 _MAX_PARTITIONS_PER_QUEUE = 256
-_CLAIM_COLUMNS = frozenset({"claim_id", "claim_expires", "claim_count"})
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ReadSpec:
     @property
     def content(self) -> RangeFields:
         return RangeFields(
-            holds=not self.include_claimed or not _CLAIM_COLUMNS.isdisjoint(self.columns),
+            holds=not self.include_claimed or not CLAIM_COLUMNS.isdisjoint(self.columns),
             delays=not self.include_delayed,
         )
 
