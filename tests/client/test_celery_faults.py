@@ -4,23 +4,23 @@
 from __future__ import annotations
 
 import itertools
-import os
 import signal
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from zaqar_redis_client import Client
 
+from tests.client import faults
 from tests.client.clusters import Cluster
-from tests.support import processes, servers
+from tests.support import servers
 
 _JOBS = 20_000
-#: Seconds of a lease, of a pause, which is longer, and between two faults.
-_LEASE, _PAUSE, _BETWEEN = 4, 6.0, 4.0
+#: Seconds of a lease, and between two faults.
+_LEASE, _BETWEEN = 4, 4.0
 
 
 @pytest.mark.nightly
@@ -39,11 +39,11 @@ def test_every_job_is_done_while_workers_service_and_redis_fail(
         with cluster.worker() as one, cluster.worker(name="two") as two:
             producer = threading.Thread(target=_publish, args=(cluster, str(path)))
             producer.start()
-            faults = itertools.cycle(_faults(service, redis, one, two))
+            failures = itertools.cycle(faults.in_turn(service, redis, [one, two]))
             stopped = threading.Event()
             while len(_done(path)) < _JOBS:
                 stopped.wait(_BETWEEN)
-                next(faults)(stopped.wait)
+                next(failures)(stopped.wait)
             producer.join()
             assert one.end(signal.SIGTERM) == 0
             assert two.end(signal.SIGTERM) == 0
@@ -68,43 +68,3 @@ def _publish(cluster: Cluster, path: str) -> None:
 
 def _done(path: Path) -> Counter[int]:
     return Counter(map(int, path.read_text().split()))
-
-
-def _faults(
-    service: servers.RunningService,
-    redis: servers.RedisServer,
-    *workers: processes.LoggedProcess,
-) -> Iterator[Callable[[Callable[[float], object]], None]]:
-    """Yields what fails in turn; each is given how to wait."""
-
-    def kill_service(_: Callable[[float], object]) -> None:
-        for pid in service.workers():
-            os.kill(pid, signal.SIGKILL)
-
-    def pause_service(wait: Callable[[float], object]) -> None:
-        paused = service.workers()
-        for pid in paused:
-            os.kill(pid, signal.SIGSTOP)
-        wait(_PAUSE)
-        for pid in paused:
-            os.kill(pid, signal.SIGCONT)
-
-    def kill_redis(_: Callable[[float], object]) -> None:
-        redis.kill()
-        redis.start()
-
-    def pause(server: servers.RestartableServer) -> Callable[[Callable[[float], object]], None]:
-        def paused(wait: Callable[[float], object]) -> None:
-            server.pause()
-            wait(_PAUSE)
-            server.resume()
-
-        return paused
-
-    for worker in workers:
-        yield lambda _, worker=worker: worker.restart()  # type: ignore[misc]  # mypy: lambda defaults
-        yield kill_service
-        yield kill_redis
-        yield pause(worker)
-        yield pause_service
-        yield pause(redis)

@@ -14,9 +14,7 @@ from tests.client.celery_app import environment
 from tests.support import processes, servers
 from tests.support.backends import Backend
 
-#: The others are about result backends, serializers, time zones of beat, logs and leaks of memory;
-#: test_worker.py starts workers that do not import the transport, and needs Django;
-#: test_connection_recovery.py is for a broker by the protocol of Redis.
+#: doc/celery.md lists the other files, with the reasons.
 _PARTS = {
     "tasks": ("test_inspect.py", "test_loader.py", "test_tasks.py"),
     "chords": ("test_canvas.py", "-k", "test_chord"),

@@ -72,6 +72,8 @@ class ModelQueue:
     turn: float = 0
     #: by group, the rank of its message that has a turn, and when that is
     turns: dict[str, tuple[int, float]] = field(default_factory=dict)
+    #: what is not served: posts, claims or all
+    paused: str = ""
     #: bytes at most; 0: any number
     most_bytes: int = 0
     last_rank: int = 0
@@ -135,6 +137,10 @@ class ReferenceModel:
         alive = {entry.rank: entry for entry in self.alive(name)} if lease else {}
         claimed = [alive[rank] for rank in lease.ranks if rank in alive] if lease else []
         return [entry for entry in claimed if entry.claim == claim and self.is_held(entry)]
+
+    def is_paused(self, name: str, what: str) -> bool:
+        queue = self.queues.get(name)
+        return queue is not None and queue.paused in (what, "all")
 
     # Operations.
 
@@ -201,6 +207,8 @@ class ReferenceModel:
         queue = self.queues.setdefault(name, ModelQueue())
         known = {each for each, (_, end) in queue.identified.items() if end > self.now}
         new = set(dedup_ids) - known
+        if new and self.is_paused(name, "posts"):
+            return None
         if new and not self.make_room(name, len(new), size * len(new), sizes):
             return None
         for each in dict.fromkeys(dedup_ids):
@@ -212,6 +220,8 @@ class ReferenceModel:
         """Returns the oldest claimable messages; dead-letters those claimed too often first."""
         queue = self.queues.get(name) or ModelQueue()
         taken: list[ModelMessage] = []
+        if self.is_paused(name, "claims"):
+            return taken
         if queue.fair:
             while picked := self._in_turn(name, limit - len(taken), taken):
                 for entry in picked:

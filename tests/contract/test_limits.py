@@ -118,6 +118,25 @@ def test_oldest_messages_become_dead_letters(store: ContractStore) -> None:
     assert findings(store) == []
 
 
+@pytest.mark.parametrize("script", ["message_exhausted", "dead_letter_post", "message_drop"])
+def test_process_that_dies_while_it_moves_overflow_leaves_one_dead_letter(
+    store: ContractStore, script: str
+) -> None:
+    store.reset()
+    store.create(_max_messages=1, **_DEAD)
+    store.post("a")
+    store.post("b")
+    with store.dying_before(script):
+        store.sweep()
+    for _ in range(3):
+        store.clock.tick(60)
+        _sweep(store)
+    assert (store.listed("dead"), store.listed()) == (["a"], ["b"])
+    assert (store.counts(), store.counts("dead")) == ((1, 0, 1), (1, 0, 1))
+    assert store.stats().counters.dead_lettered == 1
+    assert findings(store) == []
+
+
 def test_full_dead_letter_queue_takes_all_dead_letters(store: ContractStore) -> None:
     store.reset()
     store.create("dead", _max_messages=1, _paused="posts")

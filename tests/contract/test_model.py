@@ -88,10 +88,12 @@ class ModelComparison(ComparedStore):
         # Longer than any time that passes in this test.
         idempotency_key = IdempotencyKey(key=f"key {self.number}", fingerprint=b"1", window=10**12)
         size = sum(map(stored_size, messages))
-        has_room = self.model.make_room(queue, len(messages), size, self.sizes(queue))
+        has_room = not self.model.is_paused(queue, "posts") and self.model.make_room(
+            queue, len(messages), size, self.sizes(queue)
+        )
         try:
             ids = self.send(queue, messages, idempotency_key if retried else None)
-        except errors.QueueFull:
+        except (errors.QueueFull, errors.QueuePaused):
             assert not has_room
             return multiple()
         assert has_room
@@ -120,7 +122,7 @@ class ModelComparison(ComparedStore):
         ranks = self.model.post_identified(queue, dedup_ids, ttl, size, self.sizes(queue))
         try:
             ids = self.send(queue, messages, None)
-        except errors.QueueFull:
+        except (errors.QueueFull, errors.QueuePaused):
             assert ranks is None
             return
         assert [identity.parse_message_id(each)[1] for each in ids] == ranks
@@ -283,6 +285,14 @@ class ModelComparison(ComparedStore):
         )
         ranks_moved = [identity.parse_message_id(message_id)[1] for message_id in moved]
         assert ranks_moved == self.model.move(queue, known, other)
+
+    @rule(queue=QUEUES, paused=st.sampled_from([None, None, "posts", "claims", "all"]))
+    def pause(self, queue: str, paused: str | None) -> None:
+        store = self.store
+        if found := store.queue(queue):
+            metadata = {**found.metadata, "_paused": paused}
+            assert store.run(store.driver.queues.update(store.project, found, metadata))
+            self.model.queues[queue].paused = paused or ""
 
     @rule()
     def sweep(self) -> None:
