@@ -17,6 +17,7 @@ from tests.support.backends import Backend
 #: doc/celery.md lists the other files, with the reasons.
 _PARTS = {
     "tasks": ("test_inspect.py", "test_loader.py", "test_tasks.py"),
+    "others": ("test_dedup_chain_dispatch.py", "test_prefork_shutdown.py"),
     "chords": ("test_canvas.py", "-k", "test_chord"),
     "canvas": ("test_canvas.py", "-k", "not test_chord"),
 }
