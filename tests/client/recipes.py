@@ -9,6 +9,8 @@ from pathlib import Path
 from tests.conventions.files import ROOT
 
 _PAGE = ROOT / "doc" / "recipes.md"
+#: What the page has in the place of what tests have.
+PRINTED = {"address": "127.0.0.1:8888", "redis": "127.0.0.1:6379", "project": '"demo"'}
 _FILE = re.compile(r"`([\w.]+)`[^`]*:\n\n```\w+\n(.*?)```", re.DOTALL)
 
 
@@ -18,7 +20,7 @@ def write(folder: Path, *names: str, **replaced: str) -> None:
     for name in names:
         text = files[name]
         for word, other in replaced.items():
-            text = text.replace({"address": "127.0.0.1:8888", "project": '"demo"'}[word], other)
+            text = text.replace(PRINTED[word], other)
         (folder / name).write_text(text)
 
 

@@ -126,3 +126,43 @@ def _is_done(orders: Queue, invoices: Queue, goal: int) -> bool:
 
 def _total(queue: Queue) -> int:
     return int(queue.stats()["messages"]["total"])
+
+
+def test_celery_moves_from_redis_and_does_each_task_once(
+    running: servers.RunningService, project: str, tmp_path: Path
+) -> None:
+    log, packed = tmp_path / "worker.log", tmp_path / "packed"
+    environment = os.environ | frameworks.PATH
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    with servers.redis_server() as server, server.client() as redis:
+        ours = {"redis": f"127.0.0.1:{server.open_port()}"}
+        recipes.write(tmp_path, "shop.py", "orders.py", **ours)
+        ours["address"] = running.url.removeprefix("http://")
+
+        def words(line: str) -> list[str]:
+            recipes.command(line)
+            line = line.replace("/demo ", f"/{project} ")
+            for name, other in ours.items():
+                line = line.replace(recipes.PRINTED[name], other)
+            return ["env", *line.split()]
+
+        def worker(line: str) -> contextlib.AbstractContextManager[None]:
+            return servers.stopping(servers.start_logged(words(line), log, environment, tmp_path))
+
+        def produce(line: str, last: int) -> None:
+            done = processes.run(words(line), cwd=tmp_path, env=environment)
+            assert done.stdout == f"the last one: {last}\n", done.stderr
+
+        def is_empty() -> bool:
+            recipes.command("redis-cli llen celery")
+            recipes.command("redis-cli hlen unacked")
+            return (redis.llen("celery"), redis.hlen("unacked")) == (0, 0)
+
+        old, new = "redis://127.0.0.1:6379/0", "zaqar-redis://127.0.0.1:8888/demo"
+        with worker(f"BROKER={new} celery --app shop worker --hostname new@%h"):
+            with worker(f"BROKER={old} celery --app shop worker --hostname old@%h"):
+                produce(f"BROKER={old} python orders.py 1 100", 100)
+                produce(f"BROKER={new} python orders.py 101 200", 200)
+                servers.wait_for(is_empty, "no task in Redis")
+            servers.wait_for(lambda: len(packed.read_text().split()) >= 200, "all tasks")
+    assert sorted(map(int, packed.read_text().split())) == [*range(1, 201)]
