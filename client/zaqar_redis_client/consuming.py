@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from zaqar_redis_client.claims import PAGE, AsyncLease, give_back
 from zaqar_redis_client.errors import LeaseLost, Refused, Unavailable, Unsupported, ZaqarError
 from zaqar_redis_client.execution import Executor, T, from_function_on
-from zaqar_redis_client.queues import AsyncQueue
 from zaqar_redis_client.records import Message
 from zaqar_redis_client.replies import reply, reply_if_dead
 from zaqar_redis_client.spans import span_of
@@ -106,6 +105,7 @@ class Consumer:
         """Lets it claim nothing more, and what runs come to its end; called again, at once."""
         if self._stops.is_set():
             self._stops_at_once.set()
+            return
         self._stops.set()
         for task in self._interruptible:
             task.cancel()
@@ -192,7 +192,8 @@ class Consumer:
                 return
             leases: list[AsyncLease] = []
             try:
-                leases = await self._claim(queue, places, is_idle)
+                claiming = queue._leases(places, ttl=self._worker.ttl, wait=_WAIT * is_idle)
+                leases = await self._until_stopped(claiming) or []
             except Unavailable as error:
                 logger.warning("queue %s: %s", name, error)
                 await self._until_stopped(asyncio.sleep(_PAUSE))
@@ -200,11 +201,6 @@ class Consumer:
             is_idle = not leases
             self._waiting += leases
             self._begin()
-
-    async def _claim(self, queue: AsyncQueue, places: int, waits: bool) -> list[AsyncLease]:
-        """A claim that need not wait is not interrupted: its messages would be lost for a while."""
-        claiming = queue._leases(places, ttl=self._worker.ttl, wait=_WAIT if waits else 0)
-        return (await self._until_stopped(claiming) or []) if waits else await claiming
 
     # Messages are worked on.
 

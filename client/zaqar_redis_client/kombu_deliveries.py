@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from zaqar_redis_client.blocking import _Loop
@@ -25,9 +25,8 @@ from zaqar_redis_client.errors import Unavailable
 from zaqar_redis_client.kombu_bindings import known_name
 from zaqar_redis_client.records import Message
 
-#: Seconds of a long poll, and after which a claim waits for messages: those of a queue that has
-#: some are answered sooner.
-_WAIT, _IDLE = 20.0, 0.5
+#: Seconds of a long poll.
+_WAIT = 20.0
 #: Seconds for which claims may fail: then the connection does.
 _FAILING, _PAUSE = 10.0, 1.0
 #: Acknowledgements on their way, at most: those of a worker with all that it may prefetch.
@@ -52,9 +51,6 @@ class _QueueConsumer:
     queue: str
     is_acknowledging: bool
     pump: asyncio.Task[None] | None = None
-    #: of the claim that waits for messages
-    since: float = 0.0
-    is_ending: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Deliveries:
@@ -136,28 +132,25 @@ class Deliveries:
             self._fail(error)
 
     async def _pump(self, consumer: _QueueConsumer) -> None:
-        fails_since = math.inf
-        while not consumer.is_ending.is_set():
+        seconds, fails_since = 0.0, math.inf
+        while True:
             room = self._free(consumer)
             if room < 1:
                 self._room.clear()
                 await self._room.wait()
                 continue
-            consumer.since = time.monotonic()
             try:
                 limit = max(1, min(PAGE, room // max(1, len(self._consumers))))
-                leases = await self._claim(consumer.queue, limit, _WAIT)
+                leases = await self._claim(consumer.queue, limit, seconds)
             except Unavailable as error:
-                now = time.monotonic()
-                has_waited = now - consumer.since > _FAILING  # for messages
-                fails_since = now if has_waited else min(fails_since, now)
-                if not error.may_be_done or now - fails_since > _FAILING:
+                fails_since = min(fails_since, time.monotonic())
+                if not error.may_be_done or time.monotonic() - fails_since > _FAILING:
                     raise
                 await asyncio.sleep(_PAUSE)  # what it may have claimed comes back by itself
+                seconds = 0.0
                 continue
-            fails_since = math.inf
-            if leases:
-                await self._receive(leases, consumer)
+            seconds, fails_since = 0.0 if leases else _WAIT, math.inf
+            self._receive(leases, consumer)
 
     async def _claim(self, queue: str, limit: int, seconds: float) -> list[AsyncLease]:
         source = self._client.queue(known_name(queue))
@@ -167,43 +160,37 @@ class Deliveries:
         count = self._prefetch() if consumer.is_acknowledging else 0
         return count - len(self._leases) if count else PAGE - len(self._arrived)
 
-    async def _receive(self, leases: list[AsyncLease], consumer: _QueueConsumer) -> None:
+    def _receive(self, leases: list[AsyncLease], consumer: _QueueConsumer) -> None:
         room = max(0, self._free(consumer))
         for lease in leases[:room]:
-            payload = await self._held(lease)
+            payload = self._held(lease)
             if payload is not None:
                 self._arrived.append((consumer, payload))
         self._wake()
         # Other consumers of the channel were faster: their messages have taken the room.
-        await give_back(leases[room:])
+        started(give_back(leases[room:]))
 
-    async def _held(self, lease: AsyncLease) -> dict[str, Any] | None:
+    def _held(self, lease: AsyncLease) -> dict[str, Any] | None:
         """Returns a message that was claimed; None: it has expired."""
         tag = f"{lease.claim.id}/{lease.message.id}"
         self._leases[tag] = lease
         if _is_expired(lease.message):
-            await self._ack(tag, lease)
+            started(self._ack(tag, lease))
             return None
         return _payload(lease.message, tag)
 
     async def get(self, queue: str) -> dict[str, Any] | None:
         """Claims one message; None: there is none now."""
         while leases := await self._claim(queue, 1, 0):
-            payload = await self._held(leases[0])
+            payload = self._held(leases[0])
             if payload is not None:
                 return payload
         return None
 
     async def _end(self, consumer: _QueueConsumer) -> None:
-        consumer.is_ending.set()
-        self._room.set()
-        # A claim of a queue that has messages is answered now, and must not be lost.
-        pump = consumer.pump
-        if pump:
-            left = consumer.since + _IDLE - time.monotonic()
-            await asyncio.wait([pump], timeout=max(0.0, left))
-            pump.cancel()
-            await asyncio.wait([pump])
+        if consumer.pump:
+            consumer.pump.cancel()
+            await asyncio.wait([consumer.pump])
         back = [each for each in self._arrived if each[0] is consumer]
         for each in back:
             self._arrived.remove(each)

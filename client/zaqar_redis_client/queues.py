@@ -8,6 +8,7 @@ import contextlib
 import json
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from math import inf
 from time import monotonic
 from typing import Any, Unpack
 from urllib.parse import quote, urlencode
@@ -21,6 +22,8 @@ from zaqar_redis_client.records import BINARY, Draft, DraftFields, Message
 _BATCH, _BATCH_BYTES = 1000, 200_000
 #: Seconds of a long poll, and of the pause where there is none or it has failed.
 _WAIT, _PAUSE = 20.0, 1.0
+#: Seconds for the answer to a claim that nobody waits for any more: such as a stall takes.
+_LATE = 5.0
 #: Seconds that a message lives longer than its claim: the least that Zaqar allows.
 _GRACE = 60
 _PATCH = "application/openstack-messaging-v2.0-json-patch"
@@ -251,7 +254,20 @@ class AsyncQueue(AsyncTopic):
         return claim
 
     async def _leases(self, limit: int, *, ttl: int, wait: float = 0) -> list[AsyncLease]:
-        """Claims messages, whose leases are renewed from now on; none: *wait* is over."""
+        """Claims messages, whose leases are renewed from now on; none: *wait* is over.
+
+        Cancelled, it gives back what comes, unless it waits for that: else nobody had it.
+        """
+        claiming = asyncio.create_task(self._kept(limit, ttl, wait))
+        try:
+            return await (claiming if wait else asyncio.shield(claiming))
+        except asyncio.CancelledError:
+            with contextlib.suppress(Exception):  # of a credential it may be any
+                async with asyncio.timeout(_LATE):
+                    await give_back(await claiming)
+            raise
+
+    async def _kept(self, limit: int, ttl: int, wait: float) -> list[AsyncLease]:
         claim = await self.claim(limit, ttl=ttl, grace=max(ttl, _GRACE), wait=wait)
         if claim is None:
             return []
@@ -267,18 +283,18 @@ class AsyncQueue(AsyncTopic):
         counts as lost, see `AsyncLease.lost`, before others get it.  When the iteration ends,
         those that were not yielded go back at once; end it with `contextlib.aclosing`.
         """
-        loop, fails_since = asyncio.get_running_loop(), None
+        wait, fails_since = 0.0, inf
         while True:
             try:
-                left = await self._leases(prefetch, ttl=ttl, wait=_WAIT)
+                left = await self._leases(prefetch, ttl=ttl, wait=wait)
             except Unavailable as error:
-                fails_since = fails_since or loop.time()
-                is_over = loop.time() - fails_since > self._connection.retry_for
-                if is_over or not error.may_be_done:
+                fails_since = min(fails_since, monotonic())
+                if not error.may_be_done or monotonic() - fails_since > self._connection.retry_for:
                     raise
                 await asyncio.sleep(_PAUSE)  # what it may have claimed comes back by itself
+                wait = 0.0
                 continue
-            fails_since = None
+            wait, fails_since = 0.0 if left else _WAIT, inf
             try:
                 while left and not left[0].is_lost:
                     yield left.pop(0)

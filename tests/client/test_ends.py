@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import logging
 import subprocess
 import sys
 import threading
 
 import pytest
-from zaqar_redis_client import AsyncClient, Client
+from zaqar_redis_client import AsyncClient, Client, Worker
 from zaqar_redis_client.blocking import _Loop
 
 from tests.client.worker_process import PYTHON_PATH
+from tests.client.working import stats, until_stats
 from tests.support import servers
+from tests.support.tcp_proxy import tcp_proxy
 
 _LEAVES = """
 import sys
@@ -85,6 +89,56 @@ def test_iteration_that_is_collected_in_the_thread_of_requests_blocks_none(
         finally:
             gc.enable()
         servers.wait_for(lambda: queue.stats()["messages"]["free"] == 1, "it to go back")
+
+
+async def test_iteration_that_is_cancelled_gives_back_what_its_claim_brings(
+    running: servers.RunningService, project: str, client: AsyncClient
+) -> None:
+    await client.queue("q").post_many([1, 2, 3])
+    async with (
+        tcp_proxy(running.port) as (proxy, port),
+        AsyncClient(f"http://127.0.0.1:{port}", project) as other,
+    ):
+        coming = asyncio.create_task(anext(other.queue("q").consume(prefetch=2)))
+        proxy.hold_answers()
+        await until_stats(client, claimed=2)
+        coming.cancel()
+        proxy.mend()
+        await asyncio.wait([coming])
+        assert coming.cancelled()
+        assert (await stats(client))["claimed"] == 0
+
+
+async def test_worker_that_is_stopped_twice_gives_back_what_its_claim_brings(
+    running: servers.RunningService,
+    project: str,
+    client: AsyncClient,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    begun: list[int] = []
+    await client.queue("q").post_many([1, 2, 3])
+    async with tcp_proxy(running.port) as (proxy, port):
+
+        class Holding(logging.Filter):
+            def filter(self, record: logging.LogRecord) -> bool:
+                if "without _max_claim_count" in record.message:  # the claim is next
+                    proxy.hold_answers()
+                return True
+
+        worker = Worker(f"http://127.0.0.1:{port}", project, concurrency=1, prefetch=1)
+        worker.task("q")(begun.append)
+        consumer = worker.consumer()
+        with caplog.filtering(Holding()):
+            working = asyncio.create_task(consumer.run())
+            await until_stats(client, claimed=2)
+        consumer.stop()
+        await asyncio.sleep(0)
+        consumer.stop()
+        proxy.mend()
+        await working
+        await worker.close()
+    assert not begun
+    assert (await stats(client))["claimed"] == 0
 
 
 async def test_message_of_a_client_that_was_closed_comes_back(

@@ -26,8 +26,8 @@ class TcpProxy:
         self._to_drop = 0
         #: seconds that each chunk waits: at least, and at most
         self._delay = (0.0, 0.0)
-        self._flows = asyncio.Event()
-        self._flows.set()
+        self._requests, self._answers = asyncio.Event(), asyncio.Event()
+        self.mend()
         self._writers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server
 
@@ -50,7 +50,12 @@ class TcpProxy:
 
     def hold(self) -> None:
         """Accepts connections and passes nothing until `mend`: both sides see silence."""
-        self._flows.clear()
+        self._requests.clear()
+        self._answers.clear()
+
+    def hold_answers(self) -> None:
+        """Passes nothing back until `mend`: what is asked for is done."""
+        self._answers.clear()
 
     def slow_down(self, least: float, most: float) -> None:
         """Delays each chunk by a random time in seconds until `mend`.
@@ -62,7 +67,8 @@ class TcpProxy:
     def mend(self) -> None:
         self._is_cut = False
         self._delay = (0.0, 0.0)
-        self._flows.set()
+        self._requests.set()
+        self._answers.set()
 
     def drop(self, connections: int) -> None:
         """Ends the next *connections* as soon as something is sent over them."""
@@ -92,12 +98,16 @@ class TcpProxy:
             _reset(writer)
             return
         self._writers |= {back, writer}
-        await asyncio.gather(self._pass(reader, back), self._pass(there, writer))
+        await asyncio.gather(
+            self._pass(reader, back, self._requests), self._pass(there, writer, self._answers)
+        )
 
-    async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pass(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, flows: asyncio.Event
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := await source.read(_CHUNK):
-                await self._flows.wait()
+                await flows.wait()
                 if self._delay[1]:
                     await asyncio.sleep(random.uniform(*self._delay))
                 sink.write(data)
