@@ -149,7 +149,7 @@ class Deliveries:
                 await asyncio.sleep(_PAUSE)  # what it may have claimed comes back by itself
                 seconds = 0.0
                 continue
-            seconds, fails_since = 0.0 if leases else _WAIT, math.inf
+            seconds, fails_since = 0.0 if len(leases) == limit else _WAIT, math.inf
             self._receive(leases, consumer)
 
     async def _claim(self, queue: str, limit: int, seconds: float) -> list[AsyncLease]:

@@ -294,7 +294,8 @@ class AsyncQueue(AsyncTopic):
                 await asyncio.sleep(_PAUSE)  # what it may have claimed comes back by itself
                 wait = 0.0
                 continue
-            wait, fails_since = 0.0 if left else _WAIT, inf
+            # A full one: more may be there, and only a claim that waits can lose them in its end.
+            wait, fails_since = 0.0 if len(left) == prefetch else _WAIT, inf
             try:
                 while left and not left[0].is_lost:
                     yield left.pop(0)
