@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from hypothesis.stateful import RuleBasedStateMachine
@@ -155,7 +156,8 @@ class ComparedStore(RuleBasedStateMachine):
         known = self.model.queues.get(queue)
         if not known or not known.most_bytes:
             return {}
-        [found] = self.store.command("HGETALL", keys.of_queue(self.store.project, queue).bodies)
+        bodies = keys.of_queue(self.store.project, queue).bodies
+        found = [*chain.from_iterable(self.store.command("HGETALL", bodies))]
         return dict(zip(map(int, found[::2]), map(len, found[1::2]), strict=True))
 
     def some_id(self, queue: str, rank: int) -> str:

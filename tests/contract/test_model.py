@@ -19,7 +19,8 @@ from hypothesis.stateful import (
 )
 
 from tests.contract.compared import FAIR, NAMES, ComparedStore, seen, stored_size
-from tests.support.stores import ContractStore
+from tests.contract.test_moving import move_queue
+from tests.support.stores import ContractStore, PooledContractStore
 from tests.support.tiers import in_gate
 from zaqar_redis import errors, message_fields
 from zaqar_redis.keyspace import keys
@@ -299,6 +300,26 @@ class ModelComparison(ComparedStore):
         self.store.sweep()
         self.store.command("DEL", keys.SWEEPER)  # the next round need not wait
 
+    @invariant()
+    def groups_have_turns(self) -> None:
+        for queue in FAIR:
+            self.model.give_turns(queue)
+
+    # No invariant: it settles the queues, so that no other verb would have to.
+    @rule()
+    def statistics_agree(self) -> None:
+        for queue in NAMES:
+            stats = self.store.stats(queue)
+            alive = self.model.alive(queue)
+            held = [entry for entry in alive if self.model.is_held(entry)]
+            assert (stats.total, stats.claimed) == (len(alive), len(held))
+            ends = [stats.oldest, stats.newest] if stats.oldest and stats.newest else []
+            assert [seen(end) for end in ends] == self.view(alive[:1] + alive[-1:])
+
+
+class OneRedis(ModelComparison):
+    """What is seen in the data of one Redis, too."""
+
     @rule(queue=QUEUES, is_imported=st.booleans())
     def lose_listing(self, queue: str, is_imported: bool) -> None:
         """What a process leaves that dies before it lists a new queue, or an imported one."""
@@ -321,29 +342,35 @@ class ModelComparison(ComparedStore):
             call = _CHECK(of_queue, now=self.store.clock(), epoch="", repair=0)
             assert self.store.run(driver.queues.client.call(call)) == []
 
-    @invariant()
-    def groups_have_turns(self) -> None:
-        for queue in FAIR:
-            self.model.give_turns(queue)
 
-    # No invariant: it settles the queues, so that no other verb would have to.
-    @rule()
-    def statistics_agree(self) -> None:
-        for queue in NAMES:
-            stats = self.store.stats(queue)
-            alive = self.model.alive(queue)
-            held = [entry for entry in alive if self.model.is_held(entry)]
-            assert (stats.total, stats.claimed) == (len(alive), len(held))
-            ends = [stats.oldest, stats.newest] if stats.oldest and stats.newest else []
-            assert [seen(end) for end in ends] == self.view(alive[:1] + alive[-1:])
+class Pools(ModelComparison):
+    """Queues move from pool to pool."""
+
+    store: PooledContractStore
+
+    @rule(queue=QUEUES)
+    def relocate(self, queue: str) -> None:
+        if self.store.queue(queue):
+            move_queue(self.store, self.store.other_pool(queue), queue)
 
 
 @pytest.mark.timeout(600)  # up to a minute of work, for a machine that does nothing else
 @pytest.mark.parametrize("examples", in_gate([30, 120]))
 def test_store_returns_the_same_results_as_the_model(real: ContractStore, examples: int) -> None:
-    machine = type("Beside", (ModelComparison,), {"store": real})
+    _compare(OneRedis, real, examples)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("examples", in_gate([10, 120]))
+def test_queues_that_move_between_pools_return_the_same_results_as_the_model(
+    pools: PooledContractStore, examples: int
+) -> None:
+    _compare(Pools, pools, examples)
+
+
+def _compare(machine: type[ModelComparison], store: ContractStore, examples: int) -> None:
     run_state_machine_as_test(
-        machine,
+        type("Beside", (machine,), {"store": store}),
         settings=settings(
             max_examples=examples,
             stateful_step_count=60,
