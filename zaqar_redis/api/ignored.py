@@ -18,7 +18,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, structs
 
 from zaqar_redis import errors
-from zaqar_redis.api import documents
+from zaqar_redis.api import decoding
 from zaqar_redis.api.bodies import Body
 
 #: Names in an answer, and characters of one, at most: a header has a bound.
@@ -44,11 +44,11 @@ class DocumentReader:
         """*ignored* gets the names that have no effect.  Raises BadBody."""
         texts = self._body.texts
         try:
-            document = documents.decode(self._strict, data, texts)
+            document = decoding.decode(self._strict, data, texts)
         except errors.BadBody:
             if self._strict is self._lenient:
                 raise
-            document = documents.decode(self._lenient, data, texts)
+            document = decoding.decode(self._lenient, data, texts)
             ignored += _fields(self._kind, data)
         if self._body.ignored is not None:
             ignored += self._body.ignored(getattr(document, "metadata", document))

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api import documents, raw_bodies
+from zaqar_redis.api import decoding, documents, raw_bodies
 from zaqar_redis.api.checks import accepts_json
 from zaqar_redis.api.exchange import DONE, Answer, Headers, Request
 from zaqar_redis.api.queries import (
@@ -46,7 +46,7 @@ class MessageHandlers(ComposedVerbs):
         posted = yield self._messages.post(
             request.project,
             queue,
-            documents.drafts(
+            decoding.drafts(
                 request.document,
                 self._checksums,
                 traceparent=_traceparent(request),

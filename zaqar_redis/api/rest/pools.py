@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api import documents
+from zaqar_redis.api import decoding, documents
 from zaqar_redis.api import operator_schemas as schemas
 from zaqar_redis.api.exchange import DONE, Answer, Request
 from zaqar_redis.api.queries import DetailedPageQuery, DetailsQuery
@@ -156,7 +156,7 @@ class FlavorHandlers:
 
 def _pool_given(document: schemas.PoolIn) -> dict[str, Any]:
     """Returns the fields of a new pool, except its name.  Raises BadBody."""
-    given = documents.given(document)
+    given = decoding.given(document)
     for name in ("uri", "weight"):
         if name not in given:
             raise errors.BadBody(why=f'Request body: "{name}" is missing.')
@@ -168,7 +168,7 @@ def _pool_changes(document: schemas.PoolChangeIn) -> dict[str, Any]:
 
     API: the other fields of a shown pool are ignored.
     """
-    given = documents.given(document)
+    given = decoding.given(document)
     if not given:
         raise errors.BadBody(
             why='Request body: one of "uri", "weight", "flavor", "options", "draining" or "adopt" '

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api import documents
+from zaqar_redis.api import decoding, documents
 from zaqar_redis.api.exchange import DONE, Answer, Request
 from zaqar_redis.api.queries import QueueListQuery, StatsQuery
 from zaqar_redis.api.schemas import PurgeIn, ShareIn
@@ -160,7 +160,7 @@ class QueueHandlers(ComposedVerbs):
         Deletes all messages, claimed and delayed ones too, and all subscriptions; keeps the
         queue.
         """
-        types = documents.purged_types(request.document)
+        types = decoding.purged_types(request.document)
         if "messages" in types:
             yield self._queues.purge(request.project, queue)
         if "subscriptions" in types:

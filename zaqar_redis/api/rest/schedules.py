@@ -8,7 +8,7 @@ from typing import cast, get_args
 from msgspec import UNSET, Raw, UnsetType
 
 from zaqar_redis import errors, message_fields, schedules
-from zaqar_redis.api import documents
+from zaqar_redis.api import decoding, documents
 from zaqar_redis.api.exchange import DONE, Answer, Request
 from zaqar_redis.api.queries import PageQuery
 from zaqar_redis.api.schedule_schemas import (
@@ -80,7 +80,7 @@ def _given(document: ScheduleIn, checksums: bool) -> Schedule:
         raise errors.BadRequest(
             why=f'The value of "missed" must be one of {", ".join(get_args(Missed))}.'
         )
-    [message] = documents.drafts(PostIn([document.message]), checksums)
+    [message] = decoding.drafts(PostIn([document.message]), checksums)
     return Schedule(
         queue=document.queue,
         cron=document.cron,

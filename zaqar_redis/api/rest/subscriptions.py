@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import UNSET
 
 from zaqar_redis import errors
-from zaqar_redis.api import documents
+from zaqar_redis.api import decoding, documents
 from zaqar_redis.api.exchange import DONE, Answer, Request
 from zaqar_redis.api.subscription_schemas import (
     ConfirmationIn,
@@ -107,7 +107,7 @@ class SubscriptionHandlers:
         A `ttl` counts from now.  Where subscribers must confirm, a new one must, too.  While it
         is paused its messages wait.
         """
-        changes = documents.subscription_changes(request.document)
+        changes = decoding.subscription_changes(request.document)
         self._policy.authorize_subscription(
             request.identity, request.project, changes.subscriber, changes.options
         )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, Raw, Struct
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api import documents
+from zaqar_redis.api import decoding, documents
 from zaqar_redis.api.bodies import Body
 from zaqar_redis.api.documents import MessageDetails
 from zaqar_redis.api.ignored import DocumentReader
@@ -169,7 +169,7 @@ class ActionHandlers:
         return ActionResult(shown, 404 if found is None else 200)
 
     async def queue_purge(self, request: SocketRequest, body: docs.QueuePurgeIn) -> ActionResult:
-        types = documents.purged_types(body)
+        types = decoding.purged_types(body)
         if "messages" in types:
             await self._queues.purge(request.project, body.queue)
         if "subscriptions" in types:
@@ -180,7 +180,7 @@ class ActionHandlers:
         posted = await self._messages.post(
             request.project,
             body.queue,
-            documents.drafts(body, self._checksums),
+            decoding.drafts(body, self._checksums),
             client=request.client,
             size=len(request.data),
         )
@@ -346,7 +346,7 @@ class ActionHandlers:
     async def subscription_update(
         self, request: SocketRequest, body: docs.SubscriptionUpdateIn
     ) -> ActionResult:
-        changes = documents.subscription_changes(body)
+        changes = decoding.subscription_changes(body)
         self._policy.authorize_subscription(
             request.identity, request.project, changes.subscriber, changes.options
         )

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api import documents, ignored
+from zaqar_redis.api import decoding, ignored
 from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.problems import count_refusal
@@ -137,7 +137,7 @@ class ApiConnection:
         if action is None and name != "authenticate":
             raise FrameRejected(400, f"{name} is not a valid action")
         try:
-            headers = documents.decode(_headers, bytes(frame.headers))
+            headers = decoding.decode(_headers, bytes(frame.headers))
             if action is None:
                 return await self._authenticate(headers)
             names: list[str] = []
