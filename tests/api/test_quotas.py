@@ -169,6 +169,10 @@ small_service = fixtures.service(
 )
 
 
+#: One that can encrypt.
+with_key = fixtures.service({"transport": {"message_encryption_key": "a key for tests"}})
+
+
 @pytest.fixture
 def small(http: httpx.Client, small_service: RunningService, project: str) -> ZaqarTestClient:
     return ZaqarTestClient(http, small_service.url, project)
@@ -185,6 +189,15 @@ def test_post_beyond_the_quota_of_messages_stores_nothing(small: ZaqarTestClient
     small.send("q", 3)
     refused(small.post("q", {"body": 4}), 403, "messages")
     small.another_client(f"{small.project}-other").send("q", 1, 2, 3)
+
+
+def test_post_that_cannot_be_encrypted_uses_no_quota(
+    small: ZaqarTestClient, http: httpx.Client, with_key: RunningService
+) -> None:
+    ZaqarTestClient(http, with_key.url, small.project).create("q", _enable_encrypt_messages=True)
+    for _ in range(4):
+        refused(small.post("q", {"body": 1}), 500, "message_encryption_key")
+    small.send("plain", 1, 2, 3)
 
 
 def test_repeated_post_uses_the_quota_once(small: ZaqarTestClient) -> None:

@@ -72,33 +72,34 @@ class MessageService(ComposedVerbs):
             if meter is not None and not meter.add_to_known(queue, len(drafts), size):
                 is_new = yield from meter.add(queue, len(drafts), size)
         given = drafts
-        while True:
-            try:
-                posted: PostResult = yield self._store.post(
-                    project,
-                    queue,
-                    drafts,
-                    client=client,
-                    default_ttl=self._limits.default_message_ttl,
-                    size=size,
-                    idempotency_key=idempotency_key,
-                )
-            except errors.EncryptionRequired:  # at most once: then they are encrypted
-                drafts = self._encrypted(project, drafts)
-            except errors.DedupIdsRequired:  # at most once, too
-                drafts = message_fields.identified(drafts, given)
-            except BaseException:  # also when the client has left
-                if meter is not None:
-                    meter.take_back(queue, len(drafts), size, is_new=is_new)
-                raise
-            else:
-                repeated = len(drafts if posted.replayed else posted.duplicates)
-                POSTED.total += len(drafts) - repeated
-                if repeated and meter is not None:
-                    share = size * repeated // len(drafts)
-                    is_new &= posted.replayed
-                    meter.take_back(queue, repeated, share, is_new=is_new)
-                return posted
+        posted: PostResult | None = None
+        try:
+            while posted is None:
+                try:
+                    posted = yield self._store.post(
+                        project,
+                        queue,
+                        drafts,
+                        client=client,
+                        default_ttl=self._limits.default_message_ttl,
+                        size=size,
+                        idempotency_key=idempotency_key,
+                    )
+                except errors.EncryptionRequired:  # at most once: then they are encrypted
+                    drafts = self._encrypted(project, drafts)
+                except errors.DedupIdsRequired:  # at most once, too
+                    drafts = message_fields.identified(drafts, given)
+        except BaseException:  # also when the client has left
+            if meter is not None:
+                meter.take_back(queue, len(drafts), size, is_new=is_new)
+            raise
+        repeated = len(drafts if posted.replayed else posted.duplicates)
+        POSTED.total += len(drafts) - repeated
+        if repeated and meter is not None:
+            share = size * repeated // len(drafts)
+            is_new &= posted.replayed
+            meter.take_back(queue, repeated, share, is_new=is_new)
+        return posted
 
     @verb
     def forward(
