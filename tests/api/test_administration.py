@@ -193,3 +193,13 @@ def test_encrypted_bodies_are_searched_and_moved(rich: ZaqarTestClient) -> None:
     [found] = _peek(rich, contains="needle")
     assert _move(rich, queue="other", ids=[found["id"]]).json()["moved"] == [found["id"]]
     assert rich.bodies("other") == ["needle"]
+
+
+def test_oldest_messages_are_moved_without_the_key_of_their_bodies(
+    api: ZaqarTestClient, rich: ZaqarTestClient
+) -> None:
+    rich.create("q", _enable_encrypt_messages=True)
+    rich.create("other")
+    rich.send("q", "first", "second")
+    assert len(_move(api, queue="other", limit=1).json()["moved"]) == 1
+    assert rich.bodies("other") == ["first"]

@@ -101,12 +101,17 @@ class AdministrationService(ComposedVerbs):
         most = rules.limit(limit, self._limits.max_messages_per_page)
 
         def wanted(peeked: PeekedMessage) -> bool:
-            return not contains or has_text(peeked.message.body, contains)
+            if not contains:
+                return True
+            [message] = self._messages.decrypted(project, [peeked.message])
+            return has_text(message.body, contains)
 
-        return (
-            yield from self._peek(
-                project, queue, state or "", marker, most, wanted, _PAGE if contains else most
-            )
+        read = _PAGE if contains else most
+        page = yield from self._peek(project, queue, state or "", marker, most, wanted, read)
+        decrypted = self._messages.decrypted(project, [each.message for each in page.items])
+        shown = zip(page.items, decrypted, strict=True)
+        return msgspec.structs.replace(
+            page, items=[msgspec.structs.replace(each, message=message) for each, message in shown]
         )
 
     def _peek(
@@ -129,12 +134,7 @@ class AdministrationService(ComposedVerbs):
             page: PeekPage = yield self._store.peek(
                 project, queue, state=state, after=after, limit=read
             )
-            decrypted = self._messages.decrypted(project, [each.message for each in page.items])
-            shown = (
-                msgspec.structs.replace(each, message=message)
-                for each, message in zip(page.items, decrypted, strict=True)
-            )
-            found += filter(wanted, shown)
+            found += filter(wanted, page.items)
             searched += len(page.items)
             after = page.marker
             if len(found) > most:

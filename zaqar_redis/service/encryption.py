@@ -38,5 +38,5 @@ class BodyCipher:
         """Raises WrongEncryptionKey."""
         try:
             return self._cipher.decrypt(encrypted[:_NONCE], encrypted[_NONCE:], project.encode())
-        except InvalidTag:
+        except (InvalidTag, ValueError):  # ValueError: too short for a nonce
             raise WrongEncryptionKey from None
