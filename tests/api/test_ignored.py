@@ -142,6 +142,13 @@ def test_creation_of_what_exists_names_the_metadata_that_differ(
     assert "Ignored" not in api.request("PUT", shown, {"_default_message_ttl": 600}).headers
 
 
+def test_creation_with_the_metadata_that_it_has_names_none(strict: ZaqarTestClient) -> None:
+    metadata = {"_default_message_ttl": None, "_default_message_delay": 0, "_flavor": "", "a": None}
+    for _ in range(2):
+        answer = strict.create("q", **metadata)
+        assert (answer.is_success, "Ignored" in answer.headers) == (True, False), answer.text
+
+
 @pytest.mark.parametrize(("stored", "given"), [(1, True), (0, False), ([1], [True]), (1, "1")])
 def test_metadata_of_another_type_differ(api: ZaqarTestClient, stored: Any, given: Any) -> None:
     api.create("q", a=stored, b={"c": 1, "d": 2})

@@ -71,11 +71,15 @@ class QueueService(ComposedVerbs):
         """Returns the names in *metadata* whose values are not those of the queue."""
         if not metadata:
             return []
-        found = yield self.get(project, queue)
+        found: Queue | None = yield self._store.get(project, queue)
+        stored = found.metadata if found else {}
+        shown = self.shown(queue, stored)  # has defaults in place of what is empty
         # As JSON: Python's 1 and True are equal.
         encode = partial(msgspec.json.encode, order="deterministic")
         return [
-            name for name, value in metadata.items() if encode(found.get(name)) != encode(value)
+            name
+            for name, value in metadata.items()
+            if encode(value) not in (encode(stored.get(name)), encode(shown.get(name)))
         ]
 
     @verb
