@@ -102,6 +102,13 @@ def test_spans_of_claim_and_delete_link_to_that_of_the_post(
     assert collector.resource["service.name"] == "zaqar_redis"
 
 
+def test_description_of_a_traced_service_has_the_texts_of_its_handlers(traced: str) -> None:
+    paths = httpx.get(f"{traced}/openapi.json", timeout=60).json()["paths"]
+    operations = [each for path in paths.values() for each in path.values()]
+    assert all(each["summary"] for each in operations)
+    assert len({each["operationId"] for each in operations}) == len(operations)
+
+
 def test_dead_letter_links_to_the_post_of_its_message(client: TracedClient) -> None:
     client.request(
         "PUT", "/queues/q", {"_max_claim_count": 1, "_dead_letter_queue": "dead"}, status=201

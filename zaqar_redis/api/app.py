@@ -106,8 +106,11 @@ class App:
         self._measuring_ends: list[Callable[[], None]] = []
 
         handlers = _handlers(services)
-        rest = self._rest_routes(handlers)
-        self.routes = openapi.with_description(rest, settings.limits)
+        # Described before they are traced: the texts are those of the handlers.
+        *rest, description = openapi.with_description(self._rest_routes(handlers), settings.limits)
+        if (tracing := services.parts.tracing) is not None:
+            rest = [tracing.trace(route) for route in rest]
+        self.routes = [*rest, description]
         if services.channels is not None:
             self.routes += services.channels.routes
         self.routes += _console_routes(services)
@@ -133,9 +136,7 @@ class App:
         services, settings = self._services, self.settings
         rest = rest_routes(handlers, settings.limits, services.access.has_admins)
         rest += services.notifications.routes(services.access.policy)
-        rest = [structs.replace(route, strict=settings.strict) for route in rest]
-        tracing = services.parts.tracing
-        return rest if tracing is None else [tracing.trace(route) for route in rest]
+        return [structs.replace(route, strict=settings.strict) for route in rest]
 
     def _create_socket_api(
         self, rest: Sequence[ApiRoute], schedules: ScheduleHandlers | None
