@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,19 @@ def test_upgrade_raises_each_store_once(store_shell: CommandLine) -> None:
         assert "nothing to do: all stores have format" in store_shell.notices("upgrade")
         after = store_shell.shown("upgrade")
         assert [(row["format"], row["adds"]) for row in after] == [(CURRENT.version, "")] * 2
+
+
+def test_upgrade_raises_the_control_store_beside_a_pool_of_its_name(
+    store_shell: CommandLine, server: servers.RedisServer, tmp_path: Path
+) -> None:
+    with servers.redis_server() as control, servers.redis_server() as pool:
+        text = f"[storage]\nuri = {server.uri}\ncontrol_uri = {control.uri}\n"
+        shell = CommandLine(["--config-file", servers.config_file(tmp_path, text)])
+        shell.done("pool", "create", "control", "--uri", pool.uri)
+        rows = shell.shown("upgrade")
+        assert sorted(row["store"] for row in rows) == ["control", "control", "default"]
+        with control.client() as client:
+            assert client.hget(_FORMAT, "version") == b"%d" % CURRENT.version
 
 
 def test_upgrade_while_a_store_is_away_changes_none(

@@ -32,6 +32,7 @@ from zaqar_redis.cli import service_factory
 from zaqar_redis.cli.target import CommandTarget, Needs, quiet_logging
 from zaqar_redis.conf.groups import ChannelsSettings, StorageSettings
 from zaqar_redis.figures import Alarm, LargeQueue
+from zaqar_redis.formats import WorkerRelease
 from zaqar_redis.keyspace import embedded, uris
 from zaqar_redis.pool_records import Pool
 from zaqar_redis.runner import Runner
@@ -115,6 +116,8 @@ class Installation(NamedTuple):
     largest: Mapping[str, Sequence[LargeQueue]] = {}
     #: what is wrong with queues and their subscriptions
     alarms: Sequence[Alarm] = ()
+    #: None: they are not known
+    workers: Sequence[WorkerRelease] | None = None
 
 
 async def read_installation(conf: cfg.ConfigOpts, uri: str) -> Installation:
@@ -124,16 +127,17 @@ async def read_installation(conf: cfg.ConfigOpts, uri: str) -> Installation:
         return Installation()
     try:
         await driver.start()
-        pools, largest, alarms = await asyncio.gather(
+        pools, largest, alarms, workers = await asyncio.gather(
             driver.router.stores.pools(),
             driver.control.histories.largest_queues(),
             driver.control.histories.all_alarms(),
+            driver.control.quotas.workers(),
         )
     except errors.Unavailable:
         return Installation()
     finally:
         await driver.close()
-    return Installation([*pools.values()], largest, [*of_projects(alarms)])
+    return Installation([*pools.values()], largest, [*of_projects(alarms)], workers)
 
 
 def named_stores(

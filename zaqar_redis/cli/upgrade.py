@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from cliff.lister import Lister
 from msgspec import structs
-from oslo_config import cfg
 
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
-from zaqar_redis.cli import service_factory, stores
+from zaqar_redis.cli import stores
 from zaqar_redis.cli.api import print_warning
 from zaqar_redis.cli.base import Table, TargetCommand, arg, takes
 from zaqar_redis.cli.target import quiet_logging
@@ -26,7 +24,6 @@ from zaqar_redis.runner import Runner
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.formats import check_format
 from zaqar_redis.storage.load import load
-from zaqar_redis.storage.pools import PooledDriver
 
 
 class StoreRow(NamedTuple):
@@ -62,36 +59,22 @@ class UpgradeStores(TargetCommand, Lister):
         conf = configuration.load([], parsed_args.config_file)
         options = structs.asdict(configuration.settings(conf, BatchSettings))
         with stores.running_store(self.target) as uri, Runner() as runner:
-            workers = _live_workers(conf, uri, runner)
-            print_warning(f"workers: {_summary(workers)}")
             installation = runner.run(stores.read_installation, conf, uri)
-            named = stores.named_stores(conf, uri, installation)
-            drivers = {each.name: load(each.uri, options) for each in named}
+            print_warning(f"workers: {_summary(installation.workers)}")
+            named = [*stores.named_stores(conf, uri, installation)]
+            drivers = [load(each.uri, {**options, **each.options}) for each in named]
             try:
-                rows = runner.run(_look_at_all, drivers, workers)
+                names = [each.name for each in named]
+                rows = runner.run(_look_at_all, names, drivers, installation.workers)
                 if any(row.first for row in rows):
                     self.exit_code = 1
                     print_warning("no store was marked: first do what the table says")
                 elif not parsed_args.check:
-                    marked = sum([runner.run(_raise, driver) for driver in drivers.values()])
+                    marked = sum([runner.run(_raise, driver) for driver in drivers])
                     print_warning(_outcome(marked))
             finally:
-                runner.run(_close, drivers.values())
+                runner.run(_close, drivers)
         return StoreRow._fields, [*rows]
-
-
-def _live_workers(conf: cfg.ConfigOpts, uri: str, runner: Runner) -> Sequence[WorkerRelease] | None:
-    """Returns the workers of the installation; None: they are not known."""
-    driver = service_factory.driver(conf, uri)()
-    if not isinstance(driver, PooledDriver):
-        return None
-    with stores.started(driver.control, runner), contextlib.suppress(errors.Unavailable):
-        return runner.run(_workers, driver)
-    return None
-
-
-async def _workers(driver: PooledDriver) -> Sequence[WorkerRelease]:
-    return await driver.control.quotas.workers()
 
 
 def _summary(workers: Sequence[WorkerRelease] | None) -> str:
@@ -107,15 +90,15 @@ def _summary(workers: Sequence[WorkerRelease] | None) -> str:
 
 
 async def _look_at_all(
-    drivers: Mapping[str, Driver], workers: Sequence[WorkerRelease] | None
+    names: Sequence[str], drivers: Sequence[Driver], workers: Sequence[WorkerRelease] | None
 ) -> list[StoreRow]:
     """Starts and looks at the stores side by side: some may be away."""
 
-    async def look(name: str) -> StoreRow:
-        await drivers[name].start()
-        return await _look(name, drivers[name], workers)
+    async def look(name: str, driver: Driver) -> StoreRow:
+        await driver.start()
+        return await _look(name, driver, workers)
 
-    return await asyncio.gather(*map(look, drivers))
+    return await asyncio.gather(*map(look, names, drivers))
 
 
 async def _close(drivers: Iterable[Driver]) -> None:
