@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.support.stores import CLIENT, ContractStore, PooledContractStore
 from zaqar_redis.figures import QueueFigures
 from zaqar_redis.storage.figures import StoreFigures
+from zaqar_redis.storage.redis import figures as redis_figures
 from zaqar_redis.storage.redis.figures import RedisFigures
 
 
@@ -141,6 +142,17 @@ def test_status_of_a_redis_says_how_it_is(real: ContractStore) -> None:
     assert locked is not None
     assert locked.settings is not None
     assert locked.settings.password
+
+
+def test_redis_that_hides_settings_is_told_less(
+    real: ContractStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of an unknown setting Redis says nothing, as hosted ones do of some.
+    monkeypatch.setattr(redis_figures, "_SETTINGS", ("save", "hidden"))
+    [part] = parts(real)
+    status = real.run(part.status())
+    assert status is not None
+    assert (status.settings, status.clients > 0) == (None, True)
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ async def _check(driver: Driver | None) -> StoreHealth:
         return StoreHealth(False, {})
     try:
         await driver.ping()
-    except errors.StoreUnavailable:
+    except errors.Unavailable:
         return StoreHealth(False, {})
     return StoreHealth(True, await _operations(driver))
 

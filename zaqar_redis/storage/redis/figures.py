@@ -42,12 +42,11 @@ class RedisFigures(RedisResource):
                 *(RedisCommand("CONFIG", "GET", name) for name in _SETTINGS),
                 RedisCommand("ACL", "GETUSER", "default"),
             ]
-        except CommandRefused:  # as with many hosted ones
-            settings = None
-        else:
             settings = _settings(
                 dict(filter(None, found)), dict(zip(user[::2], user[1::2], strict=True))
             )
+        except (CommandRefused, KeyError):  # as with many hosted ones; they may hide some
+            settings = None
         return _status(fields, slots, settings, self.client.settings.ack_replicas)
 
     def queues(self, project: str, names: Sequence[str]) -> Verb[Sequence[QueueFigures]]:
