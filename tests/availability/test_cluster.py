@@ -22,10 +22,10 @@ from tests.support.stores import PATIENT
 from zaqar_redis import errors
 from zaqar_redis.keyspace import blocking, keys, slot_indexes
 from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace.cluster import slot_of
 from zaqar_redis.keyspace.cluster_client import ClusterClient
 from zaqar_redis.keyspace.script import RedisCommand
 from zaqar_redis.keyspace.settings import BatchSettings
+from zaqar_redis.keyspace.slot_indexes import slot_of_key
 from zaqar_redis.storage.redis import sweeper
 from zaqar_redis.storage.redis.blocking import BlockingRedisStore
 
@@ -154,7 +154,9 @@ def test_threads_follow_slots_that_move(cluster: RedisCluster) -> None:
 
 
 def test_node_that_is_used_without_its_cluster_says_so(cluster: RedisCluster) -> None:
-    node = next(each for each in cluster.primaries if each is not cluster.node_of(slot_of(_MOVED)))
+    node = next(
+        each for each in cluster.primaries if each is not cluster.node_of(slot_of_key(_MOVED))
+    )
     uri = f"redis://127.0.0.1:{node.port}"
     script = "return redis.call('GET', KEYS[1])"
 
@@ -185,10 +187,10 @@ async def test_commands_of_a_queue_keep_their_order_while_the_node_that_had_its_
     settings = BatchSettings(in_flight=16, batch_commands=1)
     async with keyspace.connected(cluster.uri, settings) as client:
         assert isinstance(client, ClusterClient)
-        slot = slot_of(_MOVED)
+        slot = slot_of_key(_MOVED)
         node = client.node_of(slot)
         names = (b"other%d" % number for number in itertools.count())
-        other = next(name for name in names if client.node_of(slot_of(name)) is node)
+        other = next(name for name in names if client.node_of(slot_of_key(name)) is node)
         source = cluster.node_of(slot)
         at = cluster.primaries.index(source)
         await asyncio.to_thread(cluster.move_slot, slot, source, cluster.primaries[at - 1])
@@ -229,7 +231,7 @@ async def _is_answered(client: keyspace.AsyncClient) -> bool:
 async def test_command_that_waits_for_a_slot_is_not_done_twice_when_the_client_is_closed(
     cluster: RedisCluster,
 ) -> None:
-    slot = slot_of(_ONCE)
+    slot = slot_of_key(_ONCE)
     source = cluster.node_of(slot)
     target = cluster.primaries[cluster.primaries.index(source) - 1]
     target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id())
@@ -271,6 +273,27 @@ def test_threads_do_not_ask_a_node_that_is_gone(cluster: RedisCluster) -> None:
     with contextlib.closing(blocking.client(uri, PATIENT)) as client:
         for _ in range(50):
             assert client.command("PING") == b"PONG"
+
+
+def test_thread_that_is_sent_on_without_an_address_asks_the_same_machine(
+    cluster: RedisCluster,
+) -> None:
+    slot = slot_of_key(_ONCE)
+    source = cluster.node_of(slot)
+    target = cluster.primaries[cluster.primaries.index(source) - 1]
+    addresses = ("CONFIG", "SET", "cluster-preferred-endpoint-type")
+    source.command(*addresses, "unknown-endpoint")
+    target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id())
+    source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id())
+    try:
+        with contextlib.closing(blocking.client(cluster.uri, PATIENT)) as client:
+            assert client.command("SET", _ONCE, 1, "PX", 1) == b"OK"
+            assert isinstance(client, blocking.BlockingClusterClient)
+            assert all(node.host for node in client._nodes)  # "" works on this machine alone
+    finally:
+        for node in (source, target):
+            node.command("CLUSTER", "SETSLOT", slot, "STABLE")
+        source.command(*addresses, "ip")
 
 
 async def test_store_is_back_when_the_replica_of_a_killed_primary_is_promoted(

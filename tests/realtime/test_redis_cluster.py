@@ -16,6 +16,8 @@ from tests.support import servers
 from tests.support.redis_cluster import redis_cluster
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
+from zaqar_redis.realtime.bus import BusSettings
+from zaqar_redis.realtime.buses.redis_cluster import RedisClusterBus
 
 
 def slot_of(channel: bytes) -> int:
@@ -99,6 +101,11 @@ async def test_channel_whose_slot_moves_is_subscribed_where_it_is_then() -> None
             await b.bus.subscribe(b"p/after")
             await a.bus.send(name, b"silent")
             await expect_once(a, b, b"p/after")
+
+
+def test_option_that_is_wrong_in_the_uri_of_a_cluster_is_refused() -> None:
+    with pytest.raises(errors.BadConfiguration, match="colour"):
+        RedisClusterBus("redis+cluster://127.0.0.1:7000?colour=blue", BusSettings())
 
 
 async def test_server_that_is_no_cluster_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

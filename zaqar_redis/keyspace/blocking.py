@@ -17,7 +17,7 @@ from redis.exceptions import AskError, MovedError, NoScriptError, RedisError, Re
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace import cluster, sentinel, uris
+from zaqar_redis.keyspace import cluster, sentinel, slot_indexes, uris
 from zaqar_redis.keyspace.cluster import Primary
 from zaqar_redis.keyspace.memory_guard import LOOK, MemoryGuard
 from zaqar_redis.keyspace.moving_slots import PAUSE_SECONDS
@@ -215,7 +215,7 @@ class BlockingClusterClient(BlockingClient):
         self._read_slots()
         found: dict[BlockingClient, redis.client.PubSub] = {}
         for name in names:
-            node = self._node_of(cluster.slot_of(name))
+            node = self._node_of(slot_indexes.slot_of_key(name))
             listener = found.get(node)
             if listener is None:
                 listener = found[node] = node._pubsub()
@@ -245,7 +245,9 @@ class BlockingClusterClient(BlockingClient):
             if time.monotonic() >= end:
                 raise errors.StoreTimeout(self.name) from refusal
             if isinstance(refusal, AskError) and not isinstance(refusal, MovedError):
-                node = self._open(Primary(refusal.host, refusal.port))
+                # Without an address it means the machine of the node that was asked.
+                host = refusal.host or next(iter(self._nodes)).host
+                node = self._open(Primary(host, refusal.port))
                 _, answer = self._ask(node, [RedisCommand("ASKING"), call])
             else:
                 if isinstance(refusal, MovedError):

@@ -65,10 +65,6 @@ def check_version(server: bytes) -> None:
         )
 
 
-def slot_of(name: bytes) -> int:
-    return key_slot(name)
-
-
 def has_slot(ranges: Ranges, slot: int) -> bool:
     return any(first <= slot <= last for first, last in ranges)
 

@@ -20,7 +20,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError, ResponseError
 
 from zaqar_redis import errors, runner
-from zaqar_redis.keyspace import cluster
+from zaqar_redis.keyspace import cluster, slot_indexes
 from zaqar_redis.keyspace.batch import PendingCommand
 from zaqar_redis.keyspace.cluster import Primary
 from zaqar_redis.keyspace.moving_slots import PAUSE_SECONDS, MovingSlot, until_answered
@@ -151,7 +151,7 @@ class ClusterClient:
     def by_node(self, names: Sequence[bytes]) -> Sequence[tuple[Any, Sequence[bytes]]]:
         found: dict[int, tuple[Any, list[bytes]]] = {}
         for name in names:
-            node = self._by_slot[cluster.slot_of(name)]
+            node = self._by_slot[slot_indexes.slot_of_key(name)]
             if node is None:
                 raise errors.StoreUnavailable(self.name)
             found.setdefault(id(node), (node, []))[1].append(name)

@@ -16,10 +16,9 @@ from urllib.parse import urlsplit
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace import cluster, keys
+from zaqar_redis.keyspace import cluster, keys, slot_indexes, uris
 from zaqar_redis.keyspace.pubsub import SHARDED_PUBSUB
 from zaqar_redis.keyspace.settings import BatchSettings
-from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.realtime.bus import Bus, BusSettings, Deliver, OnDropped, ignore_dropped
 from zaqar_redis.realtime.buses.redis import RedisBus
@@ -42,12 +41,10 @@ class _Shard(NamedTuple):
 
 class RedisClusterBus:
     def __init__(self, uri: str, settings: BusSettings) -> None:
-        self.name = redact_password(uri)
+        self.name = uris.redact_password(uri)
         self._settings = settings
-        netloc = urlsplit(uri).netloc
-        userinfo, at, hosts = netloc.rpartition("@")
-        self._userinfo = userinfo + at
-        self._seeds = [self._uri_of(host) for host in hosts.split(",")]
+        self._uri = uri
+        self._seeds = [uris.of_node(uri, *host) for host in uris.hosts(uri, 6379)]
         self._batch = BatchSettings(
             connect_timeout=settings.connect_timeout, backlog_bytes=settings.backlog_bytes
         )
@@ -124,14 +121,11 @@ class RedisClusterBus:
             raise errors.BusUnavailable(self.name)
         return await self._sharded.send(channel, payload)
 
-    def _uri_of(self, address: str) -> str:
-        return f"redis://{self._userinfo}{address}"
-
     def _reaches(self, channel: bytes) -> bool:
         return bool(self._buses) if is_of_nodes(channel) else self._find(channel) is not None
 
     def _find(self, channel: bytes) -> Bus | None:
-        slot = cluster.slot_of(keys.of_bus_channel(channel))
+        slot = slot_indexes.slot_of_key(keys.of_bus_channel(channel))
         for (_, ranges), bus in zip(self._slots.items(), self._buses, strict=True):
             if cluster.has_slot(ranges, slot):
                 return bus
@@ -173,7 +167,7 @@ class RedisClusterBus:
     async def _read(self) -> Mapping[cluster.Primary, cluster.Ranges]:
         """Raises Unavailable and CommandRefused when no node answers."""
         problem: Exception = errors.BusUnavailable(self.name)
-        known = [self._uri_of(str(node)) for node in self._slots]
+        known = [uris.of_node(self._uri, *node) for node in self._slots]
         for uri in dict.fromkeys((self._answering, *known, *self._seeds)):
             try:
                 async with keyspace.connected(uri, self._batch) as client:
@@ -226,7 +220,7 @@ class RedisClusterBus:
             return keys.of_bus_channel(tag + channel)
 
         bus = self._by_shard[shard] = RedisBus(
-            keyspace.client(self._uri_of(str(shard.node)), self._batch),
+            keyspace.client(uris.of_node(self._uri, *shard.node), self._batch),
             self._settings,
             name_of,
             commands=SHARDED_PUBSUB,

@@ -243,7 +243,7 @@ class Rebalancer:
     async def _pool_of_flavor(self, placed: CatalogueEntry) -> str | None:
         flavor = await self._flavor(placed)
         pools = await self._router.stores.pools()
-        current = pools[placed.pool].flavor if placed.pool != DEFAULT_POOL else ""
+        current = pools[placed.pool].flavor if placed.pool in pools else ""
         if flavor is None or flavor == current:
             return None
         pool = await self._router.stores.choose_available(pools.values(), flavor)
