@@ -317,7 +317,7 @@ class ModelComparison(ComparedStore):
             assert [seen(end) for end in ends] == self.view(alive[:1] + alive[-1:])
 
 
-class OneRedis(ModelComparison):
+class WithinOneRedis(ModelComparison):
     """What is seen in the data of one Redis, too."""
 
     @rule(queue=QUEUES, is_imported=st.booleans())
@@ -343,7 +343,7 @@ class OneRedis(ModelComparison):
             assert self.store.run(driver.queues.client.call(call)) == []
 
 
-class Pools(ModelComparison):
+class MovingBetweenPools(ModelComparison):
     """Queues move from pool to pool."""
 
     store: PooledContractStore
@@ -357,7 +357,7 @@ class Pools(ModelComparison):
 @pytest.mark.timeout(600)  # up to a minute of work, for a machine that does nothing else
 @pytest.mark.parametrize("examples", in_gate([30, 120]))
 def test_store_returns_the_same_results_as_the_model(real: ContractStore, examples: int) -> None:
-    _compare(OneRedis, real, examples)
+    _compare(WithinOneRedis, real, examples)
 
 
 @pytest.mark.timeout(600)
@@ -365,7 +365,7 @@ def test_store_returns_the_same_results_as_the_model(real: ContractStore, exampl
 def test_queues_that_move_between_pools_return_the_same_results_as_the_model(
     pools: PooledContractStore, examples: int
 ) -> None:
-    _compare(Pools, pools, examples)
+    _compare(MovingBetweenPools, pools, examples)
 
 
 def _compare(machine: type[ModelComparison], store: ContractStore, examples: int) -> None:

@@ -167,11 +167,6 @@ def test_attributes_and_body_must_both_match() -> None:
     assert not both.matches({"a": 2}, LazyBody(b'{"b":2}'))
 
 
-def test_filter_says_whether_it_needs_the_body() -> None:
-    assert compile_filter({"body": {"a": [1]}}).needs_body
-    assert not compile_filter({"attributes": {"a": [1]}}).needs_body
-
-
 def test_body_is_decoded_once_for_many_filters() -> None:
     body = LazyBody(b'{"a":1}')
     assert body.object == {"a": 1}

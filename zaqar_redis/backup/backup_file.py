@@ -7,7 +7,6 @@ import contextlib
 import fcntl
 import gzip
 import os
-import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import IO, Any
 
 import msgspec
 
+from zaqar_redis import clock
 from zaqar_redis.backup.backup_records import (
     FORMAT_VERSION,
     FRAME_HEAD,
@@ -73,7 +73,7 @@ def writing(path: Path, store: str) -> Iterator[BackupWriter]:
             with _compressed(raw, path) as file:
                 file.write(MAGIC)
                 writer = BackupWriter(file, path)
-                writer.write(BackupHeader(FORMAT_VERSION, int(time.time() * 1000), store))
+                writer.write(BackupHeader(FORMAT_VERSION, clock.process(), store))
                 yield writer
             raw.flush()
             os.fsync(raw.fileno())

@@ -205,11 +205,10 @@ class AdministrationService(ComposedVerbs):
             raise errors.BadRequest(why='"copy" needs "queue", the queue to copy to.')
         if target is not None:
             rules.queue_name(target)
-        most = self._limits.max_messages_per_page
-        if ids is not None and not 1 <= len(ids) <= most:
-            raise errors.BadRequest(why=f'"ids" must hold 1 to {most} ids.')
+        if ids is not None:
+            rules.number_of_ids("ids", ids, self._limits)
         if limit is not None:
-            rules.within("limit", limit, 1, most)
+            rules.within("limit", limit, 1, self._limits.max_messages_per_page)
 
     def _oldest(self, project: str, queue: str, limit: int) -> Steps[Sequence[str]]:
         """Returns the ids of the oldest free messages."""

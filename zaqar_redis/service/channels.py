@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 import msgspec
 from msgspec import Raw
 
-from zaqar_redis import errors
+from zaqar_redis import clock, errors
 from zaqar_redis.figures import ChannelFigures
 from zaqar_redis.realtime.engine import Dedup
 from zaqar_redis.realtime.node import control, queue_channels
@@ -26,7 +26,7 @@ from zaqar_redis.realtime.protocol import codes, server_api, wire
 from zaqar_redis.realtime.protocol.codes import CommandRejected
 from zaqar_redis.realtime.session import commands
 from zaqar_redis.realtime.session.namespaces import ChannelOptions
-from zaqar_redis.service.routing import RoutedMessage, RoutingService, timestamp
+from zaqar_redis.service.routing import RoutedMessage, RoutingService
 
 #: Takes a policy rule, and a channel without the namespace of queues or ''.  Raises Forbidden.
 Authorize = Callable[[str, str], None]
@@ -208,7 +208,7 @@ class ChannelService:
         routing = self._routing
         if not routing.live:
             raise errors.BusUnavailable
-        message = RoutedMessage(request.type, request.payload, request.timestamp or timestamp())
+        message = RoutedMessage(request.type, request.payload, request.timestamp or clock.process())
         with _rejected():
             return server_api.SendResult(routing.route(request.route, request.target, message))
 

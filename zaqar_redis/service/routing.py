@@ -8,7 +8,6 @@ once, without a history.  Clients get it as a server-side message: an object wit
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -125,11 +124,11 @@ class RoutingService:
         Raises BadRequest and Unavailable.
         """
         _check(topic, "topic")
-        return await self._engine.topics.subscribers(control.topic_key(self._project, topic))
+        return await self._engine.topics.subscribers(control.project_key(self._project, topic))
 
     async def connection_topics(self, client: str) -> set[str]:
         """Returns the topics that a client is subscribed to.  Raises Unavailable."""
-        prefix = control.topic_key(self._project, "")
+        prefix = control.project_key(self._project, "")
         found = await self._engine.topics.topics(client)
         return {topic.removeprefix(prefix) for topic in found if topic.startswith(prefix)}
 
@@ -139,12 +138,7 @@ def _message(type: str, payload: Any) -> RoutedMessage:
         encoded = msgspec.json.encode(payload)
     except (TypeError, ValueError, RecursionError) as error:
         raise errors.BadRequest(why=f"payload: it is no JSON: {error}") from error
-    return RoutedMessage(type, Raw(encoded), timestamp())
-
-
-def timestamp() -> int:
-    """Returns the time that a message is stamped with, in milliseconds since 1970."""
-    return round(time.time() * 1000)
+    return RoutedMessage(type, Raw(encoded), clock.process())
 
 
 def _check_message(message: RoutedMessage) -> None:

@@ -71,10 +71,6 @@ class SubscriptionFilter:
         self._attributes = attributes
         self._body = body
 
-    @property
-    def needs_body(self) -> bool:
-        return self._body is not None
-
     def matches(self, attributes: Attributes | None, body: LazyBody) -> bool:
         """Tells whether the subscription wants the message; both policies must match.
 

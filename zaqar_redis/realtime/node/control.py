@@ -183,9 +183,9 @@ class ControlSurveyResponse(_ControlMessage):
     published: list[float | None] = []
 
 
-def topic_key(project: str, topic: str) -> str:
-    """Returns the key of a topic of the routing service, unique over all projects."""
-    return f"{quote(project, safe='')}/{topic}"
+def project_key(project: str, name: str) -> str:
+    """Returns the key of a channel, or a topic of the routing service, unique over all projects."""
+    return f"{quote(project, safe='')}/{name}"
 
 
 ControlMessage = (

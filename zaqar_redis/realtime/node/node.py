@@ -18,7 +18,6 @@ from collections.abc import Collection, Coroutine, Iterable, Iterator
 from fnmatch import fnmatchcase
 from importlib.metadata import version
 from typing import Any, Protocol, TypeVar
-from urllib.parse import quote
 
 from zaqar_redis import errors, runner
 from zaqar_redis.auth import tokens
@@ -26,7 +25,7 @@ from zaqar_redis.figures import ChannelFigures
 from zaqar_redis.metrics.definitions import DELIVERIES
 from zaqar_redis.metrics.process_load import LOAD
 from zaqar_redis.realtime.engine import NO_POSITION, Engine, Position
-from zaqar_redis.realtime.node import packing
+from zaqar_redis.realtime.node import control, packing
 from zaqar_redis.realtime.node.control_plane import ControlPlane
 from zaqar_redis.realtime.node.positions import PositionChecker
 from zaqar_redis.realtime.node.publication_rates import PublicationCounter, RateWindows
@@ -227,7 +226,7 @@ class Node:
 
         *pattern*: a glob; empty: all.
         """
-        prefix = channel_key(project, "")
+        prefix = control.project_key(project, "")
         is_name = pattern and glob.escape(pattern) == pattern
         keys: Iterable[str] = (prefix + pattern,) if is_name else self._channels
         for key in keys:
@@ -299,8 +298,3 @@ async def _run_logged(work: Coroutine[Any, Any, None]) -> None:
         pass  # presence expires, subscriptions end with the connection
     except Exception:
         LOG.exception("a task of a channel failed", extra={"action": "channel_failed"})
-
-
-def channel_key(project: str, channel: str) -> str:
-    """Returns the key of a channel, unique over all projects."""
-    return f"{quote(project, safe='')}/{channel}"

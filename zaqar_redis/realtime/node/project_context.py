@@ -7,11 +7,11 @@ import time
 
 from msgspec import Raw
 
-from zaqar_redis import errors
+from zaqar_redis import clock, errors
 from zaqar_redis.metrics.definitions import PUBLICATIONS
 from zaqar_redis.realtime.engine import NO_POSITION, Dedup, HistoryFilter, Position, Published
 from zaqar_redis.realtime.node import control, packing
-from zaqar_redis.realtime.node.node import Node, channel_key
+from zaqar_redis.realtime.node.node import Node
 from zaqar_redis.realtime.node.queue_channels import (
     QueueChannelOptions,
     QueueChannels,
@@ -95,7 +95,7 @@ class ProjectContext:
                 self.project, queue_of_channel(channel), data, client, dedup or Dedup(), tags or {}
             )
         else:
-            payload = packing.pack_publication(given, round(time.time() * 1000), info, tags, delta)
+            payload = packing.pack_publication(given, clock.process(), info, tags, delta)
             kept = options.history_options if keep_history else None
             published = await self._node.engine.history.publish(
                 self._key(channel), payload, kept, dedup
@@ -155,4 +155,4 @@ class ProjectContext:
         )
 
     def _key(self, channel: str) -> str:
-        return channel_key(self.project, channel)
+        return control.project_key(self.project, channel)

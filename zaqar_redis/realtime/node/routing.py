@@ -95,7 +95,7 @@ class NodeRouting:
                 found = sessions.of_client(project, target)
                 return (found,) if found is not None else _NOBODY
             case "topic":
-                return self._subscribers.get(control.topic_key(project, target), _NOBODY)
+                return self._subscribers.get(control.project_key(project, target), _NOBODY)
         return _NOBODY  # of a node with a later version
 
     def change(self, message: control.ControlTopic) -> None:
@@ -104,7 +104,7 @@ class NodeRouting:
         if session is None:
             return
         topics = self._topics[session.client]
-        topic = control.topic_key(message.project, message.topic)
+        topic = control.project_key(message.project, message.topic)
         if not message.subscribes:
             self._unsubscribe(session, [topic] if message.topic else list(topics))
         elif topic not in topics and self._has_room(session, message.topic):

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import json
-import time
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.transaction import AddAction, RemoveAction
 
+from zaqar_redis import clock
 from zaqar_redis.spark import columns
 from zaqar_redis.spark.jobs.archiving import layout
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
@@ -71,7 +71,7 @@ def _added(file: ArchiveFile, *, changes: bool) -> AddAction:
         path=file.name,
         size=file.size,
         partition_values=layout.values(file.name),
-        modification_time=_now(),
+        modification_time=clock.process(),
         data_change=changes,
         stats=json.dumps({"numRecords": file.rows}),
     )
@@ -79,8 +79,4 @@ def _added(file: ArchiveFile, *, changes: bool) -> AddAction:
 
 def _removed(name: str) -> RemoveAction:
     partition: dict[str, str | None] = {**layout.values(name)}
-    return RemoveAction(name, False, _now(), partition_values=partition)
-
-
-def _now() -> int:
-    return round(time.time() * 1000)
+    return RemoveAction(name, False, clock.process(), partition_values=partition)
