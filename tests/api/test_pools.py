@@ -334,6 +334,23 @@ def test_queues_of_a_flavor_are_created_in_its_pools(operator: OperatorClient) -
     refused(operator.patch("plain1", change), 400, "none")
 
 
+@pytest.mark.parametrize(("old", "new"), [("", "fast"), ("fast", "")])
+def test_queue_that_was_deleted_is_created_in_a_pool_of_its_new_flavor(
+    operator: OperatorClient, old: str, new: str
+) -> None:
+    operator.pool("one", 0)
+    operator.pool("two", 1, flavor="fast")
+    stores = {"": operator.stores[0], "fast": operator.stores[1]}
+    operator.create("q", _flavor=old)
+    assert operator.queues_in(stores[old]) == {"q"}
+    operator.request("DELETE", "/queues/q")
+    operator.create("q", _flavor=new)
+    operator.send("q", 1)
+    assert operator.queues_in(stores[new]) == {"q"}
+    assert operator.queues_in(stores[old]) == set()
+    assert operator.bodies("q") == [1]
+
+
 BAD_FLAVORS: list[tuple[object, str]] = [
     ({}, "pool_list"),
     ({"pool_list": []}, "pool_list"),

@@ -202,17 +202,10 @@ class PooledDriver:
 
     async def _forget(self, placed: CatalogueEntry) -> bool:
         """Returns whether the queue is not marked as deleted any more."""
-        catalogue = self.control.catalogue
         try:
-            transfer = (await self.router.stores.get(placed.pool)).driver.transfer
-            if transfer is None:
-                return False
-            if await transfer.lock_missing(placed.project, placed.queue):
-                return await catalogue.release(placed.project, placed.queue, placed.pool)
+            return await self.router.forget(placed.project, placed.queue, placed.pool)
         except errors.Unavailable:
             return False
-        await catalogue.alive(placed.project, placed.queue)
-        return True
 
 
 async def _is_available(driver: Driver | None) -> bool:

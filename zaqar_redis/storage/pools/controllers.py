@@ -87,6 +87,7 @@ class RoutedQueues(RoutedResource, ComposedVerbs):
         is_known = not flavor or (yield self._router.stores.has_flavor(flavor))
         if not is_known and (yield self.get(project, queue)) is None:
             raise errors.NoSuchFlavor(name=flavor)
+        yield self._router.expect_flavor(project, queue, flavor)
         created: bool = yield self._router.route(
             project,
             queue,

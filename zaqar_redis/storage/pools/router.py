@@ -159,6 +159,9 @@ class Router(ComposedVerbs, Generic[StoreT, ControlT]):
     ) -> Steps[Route[StoreT]]:
         """Returns the route by the catalogue.  Raises StoreUnavailable when it cannot be opened."""
         located = yield self.control.catalogue.locate(project, queue)
+        if make and located.deleted and (yield from self._flavor_of(located.pool)) != flavor:
+            yield self.forget(project, queue, located.pool)
+            located = yield self.control.catalogue.locate(project, queue)
         if located.pool is None:
             if not make:
                 return self.stores.default
@@ -170,6 +173,34 @@ class Router(ComposedVerbs, Generic[StoreT, ControlT]):
             self._route_cache.clear()
         self._route_cache[project, queue] = route
         return route
+
+    @verb
+    def forget(self, project: str, queue: str, pool: str) -> Steps[bool]:
+        """Removes a queue marked as deleted from the catalogue, or the mark of one that exists.
+
+        Returns whether it is not marked any more.  Raises Unavailable.
+        """
+        catalogue = self.control.catalogue
+        transfer = (yield self.stores.get(pool)).driver.transfer
+        if transfer is None:
+            return False
+        if (yield transfer.lock_missing(project, queue)):
+            forgotten: bool = yield catalogue.release(project, queue, pool)
+            return forgotten
+        yield catalogue.alive(project, queue)
+        return True
+
+    @verb
+    def expect_flavor(self, project: str, queue: str, flavor: str) -> Steps[None]:
+        """Drops a cached route to a pool of another flavor: the queue may have been deleted."""
+        known = self._route_cache.get((project, queue))
+        if known is not None and (yield from self._flavor_of(known.name)) != flavor:
+            self.invalidate_route(project, queue)
+
+    def _flavor_of(self, pool: str) -> Steps[str]:
+        """Returns the flavor of a pool; empty: it has none, as the default pool."""
+        known = (yield self.stores.snapshot()).items
+        return next((each.flavor for each in known if each.name == pool), "")
 
     def invalidate(self, changed_queue: tuple[str, str] | None) -> None:
         """Drops cached routes after a change that the control store announced."""
