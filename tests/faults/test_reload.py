@@ -205,6 +205,20 @@ def test_reload_applies_what_has_changed_and_refuses_what_is_wrong(project: str)
         assert limit_is(service, 40, project)
 
 
+def test_reload_with_a_store_that_refuses_leaves_the_workers_before_in_service(
+    project: str,
+) -> None:
+    with servers.redis_server() as redis, servers.service(redis.uri) as service:
+        before = service.workers()
+        wrong = redis.uri.replace("://", "://:wrong@")
+        config_of(service).write_text(f"[storage]\ncontrol_uri = {wrong}\n")
+        service.process.send_signal(signal.SIGHUP)
+        wait_for_log(service, "not reloaded, the workers before go on: new ones do not reach")
+        servers.wait_for(lambda: service.workers() == before, "the new ones to leave")
+        queues = f"{service.url}/v2/queues"
+        assert httpx.get(queues, headers=load.headers(project), verify=False).status_code == 200
+
+
 @pytest.mark.nightly
 def test_workers_that_do_not_start_leave_those_before_in_service(tmp_path: Path) -> None:
     port, log = servers.free_port(), tmp_path / "service.log"

@@ -217,6 +217,10 @@ class App:
         )
         await send({"type": "websocket.http.response.body", "body": answer.body})
 
+    async def is_connected(self) -> bool:
+        """Returns whether the stores that every request needs answer."""
+        return await self._services.health.is_connected()
+
     def begin_shutdown(self) -> None:
         """Ends long polls and connections: the service is about to stop."""
         self._services.long_polls.close()

@@ -86,6 +86,10 @@ class FloorApp:
         await self.client.close()
         await send({"type": "lifespan.shutdown.complete"})
 
+    async def is_connected(self) -> bool:
+        """Returns True: it has started."""
+        return True
+
     def begin_shutdown(self) -> None:
         """Does nothing: there are no long polls to end."""
 

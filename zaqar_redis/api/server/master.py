@@ -113,7 +113,7 @@ class Master(Arbiter):  # type: ignore[misc]  # it is untyped
         return False
 
     def _boot_beside(self, old: set[int]) -> str | None:
-        """Starts workers and waits until they accept; returns why they do not, or None.
+        """Starts workers and waits until they can serve; returns why they do not, or None.
 
         The reason is "" when the service is asked to stop meanwhile.
         """
@@ -123,7 +123,9 @@ class Master(Arbiter):  # type: ignore[misc]  # it is untyped
             while True:
                 new = {pid: worker for pid, worker in self.WORKERS.items() if pid not in old}
                 if len(new) >= self.num_workers and self._accept(new):
-                    return None
+                    if all(worker.connected.is_set() for worker in new.values()):
+                        return None
+                    return "new ones do not reach their store; the lines above say why"
                 if time.monotonic() > deadline:
                     return f"new ones do not accept requests within {_BOOT_TIMEOUT:.0f} s"
                 for _ in range(self.num_workers - len(new)):  # also for one that was killed

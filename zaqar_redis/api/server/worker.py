@@ -43,13 +43,17 @@ class GracefulServer(Server):
     #: None: nobody wants metrics
     reporter: WorkerReporter | None = None
 
-    def __init__(self, config: Config, app: Any, master: int, ready: SharedFlag) -> None:
-        """*ready*: is set as soon as connections are accepted."""
+    def __init__(
+        self, config: Config, app: Any, master: int, ready: SharedFlag, connected: SharedFlag
+    ) -> None:
+        """*ready*: is set as soon as connections are accepted; *connected*: before, if the stores
+        answer.
+        """
         super().__init__(config)
         HTTP_CONNECTIONS.follow(lambda: len(self.server_state.connections))
         self._app = app
         self._master = master
-        self._ready = ready
+        self._ready, self._connected = ready, connected
         #: when it was told to retire, by the loop's clock
         self._retiring_since: float | None = None
 
@@ -80,6 +84,8 @@ class GracefulServer(Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            if await self._app.is_connected():
+                self._connected.set()
             self._ready.set()
 
     async def on_tick(self, counter: int) -> bool:
@@ -132,6 +138,8 @@ class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
         logger.setLevel(level)
         #: set by the worker as soon as it accepts connections
         self.ready = SharedFlag()
+        #: set by it before, if its stores answer
+        self.connected = SharedFlag()
         # gunicorn's own choice may negotiate what is obsolete.
         self.config.ssl_version = ssl.PROTOCOL_TLS_SERVER
 
@@ -144,7 +152,8 @@ class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
         self.config.load()
         if self.config.ssl is not None:
             self.config.ssl.sslobject_class = TlsObject
-        server = GracefulServer(self.config, self.wsgi, self.ppid, self.ready)
+        flags = self.ready, self.connected
+        server = GracefulServer(self.config, self.wsgi, self.ppid, *flags)
         # The master passes SIGINT on as SIGQUIT; unhandled, it would wait in vain and then kill.
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGQUIT, server.stop)
