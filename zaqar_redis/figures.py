@@ -53,8 +53,8 @@ class QueueFigures(Record, frozen=True):
     failing: FailingSubscriptions | None = None
     #: when the oldest message was created; 0: there is none
     oldest: int = 0
-    #: bytes of the oldest message, as it is stored
-    oldest_size: int = 0
+    #: bytes of a message, as it is stored, on average of a sample
+    message_size: int = 0
     #: the claim that holds the oldest message; empty: none does
     holder: str = ""
     #: the Client-ID of the request that created that claim; empty: none is known
@@ -74,8 +74,8 @@ class QueueFigures(Record, frozen=True):
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that its messages take, if all are as large as the oldest one."""
-        return self.total * (self.oldest_size + _MESSAGE_OVERHEAD)
+        """Bytes of memory that its messages take, about."""
+        return self.total * (self.message_size + _MESSAGE_OVERHEAD)
 
 
 class LargeQueue(Record, frozen=True):

@@ -3,13 +3,13 @@
 --
 -- Returns {now, epoch, created, dead-letter queue, total, expired but stored, claimed, delayed,
 -- subscriptions, failing ones, what is done on expiry, last rank, the counters (false: 0)}, then
--- when the oldest message was created, its bytes, the claim that holds it, when that was created or
--- renewed, and its client or ''; of these what there is. {now, false} when there is no such queue.
+-- when the oldest message was created, the bytes of one of all, the claim that holds it, when that
+-- was made or renewed, and its client or ''; of these what there is. {now, false}: no such queue.
 -- Failing ones: false, or {how many, and of one its id, since when, and its last failure}.
 --#keys queue messages bodies claimed delayed expiry holds claims leases subscription_ends
 --#keys delivery_states
 --#args now:number
---#include now envelope claim_record parked
+--#include now envelope claim_record parked sampled_size
 
 local fields = redis.call('HMGET', queue, 'epoch', 'created', 'dead_queue', 'rank', 'claimed',
     'released', 'expired', 'purged', 'dead_lettered', 'dropped', 'refused', 'on_expiry')
@@ -41,7 +41,7 @@ end
 --#include end_alive
 local rank, envelope = end_alive('ZRANGE', now)
 if envelope then
-    answer[20], answer[21] = string.format('%.0f', created_of(envelope)), #envelope
+    answer[20], answer[21] = string.format('%.0f', created_of(envelope)), math.ceil(sampled_size())
     local held = tonumber(redis.call('ZSCORE', claimed, rank) or 0) > now
     local claim = held and string.sub(redis.call('HGET', holds, rank) or '', 1, 32)
     local record = claim and redis.call('HGET', claims, claim)

@@ -107,7 +107,7 @@ def _figures(
         subscriptions=subscriptions,
         failing=None if failing is None else _failing(*failing),
         oldest=int(oldest or 0),
-        oldest_size=size or 0,
+        message_size=size or 0,
         holder=(holder or b"").decode(),
         holder_client=identity.given_client(client or b""),
         held_since=int(held_since or 0),
