@@ -243,10 +243,10 @@ def test_queues_go_to_the_pools_of_their_flavors(
     with servers.redis_server() as one, servers.redis_server() as two:
         harness.shell.done("pool", "create", "one", "--uri", one.uri)
         harness.shell.done("pool", "create", "two", "--uri", two.uri, "--flavor", "fast")
-        rows, notices = harness.run(code=1)
-        (failed,) = [row for row in rows if row["outcome"] != "copied"]
-        assert failed["queue"] == "odd"
-        assert '"unknown" is none' in failed["why"]
+        for outcome, words in (("to be copied", ["--dry-run"]), ("copied", [])):
+            rows, notices = harness.run(*words, code=1)
+            (failed,) = [row for row in rows if row["outcome"] != outcome]
+            assert (failed["queue"], '"unknown" is none' in failed["why"]) == ("odd", True)
         assert "queues: 7 copied, 1 failed" in notices
         located = harness.shell.shown("queue", "locate", "quick", "--project", "shop")
         assert located["pool"] == "two"

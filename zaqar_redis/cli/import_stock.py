@@ -113,7 +113,10 @@ async def _queues(source: StockStore, wanted: list[str]) -> list[tuple[str, byte
         raise InvalidStockData(
             "the store has messages of stock Zaqar, but its queues are in another store"
         )
-    raise InvalidStockData("this is not a store of stock Zaqar: it has no queues")
+    raise InvalidStockData(
+        "this is not a store of stock Zaqar: it has no queues (stock Zaqar reads the number of its "
+        "database from ?dbid=, 0 by default, and not from the path)"
+    )
 
 
 def _is_good(outcome: ImportResult) -> bool:

@@ -98,6 +98,25 @@ class RestoreCommitMessage(WriterCommitMessage):
             self._widen(other.highest, other.first)
 
 
+def check_missing(stores: StoreConnections, queue: str) -> None:
+    """Raises NotRestored when the queue exists, StoreUnavailable."""
+
+    def exists(location: StoreLocation) -> bool:
+        client, project = stores.client(location.uri), stores.config.project
+        if RedisTransfer(client).move_lock(project, queue).run() is not None:
+            return False  # an import that died, perhaps: `begin` says what it is
+        return bool(client.command("EXISTS", keys.of_queue(project, queue).queue))
+
+    if stores.with_retry(queue, exists):
+        raise _already(queue)
+
+
+def _already(queue: str) -> NotRestored:
+    return NotRestored(
+        f'the queue "{queue}" exists already: delete it, or give the restored queue another name'
+    )
+
+
 def begin(config: StoreConfig, queue: str, client: bytes) -> RestorePlan:
     """Takes the move lock, and clears what an earlier try left.
 
@@ -111,10 +130,7 @@ def begin(config: StoreConfig, queue: str, client: bytes) -> RestorePlan:
         if obstacle is ImportObstacle.BEING_MOVED:
             raise NotRestored(f'the queue "{queue}" is being moved to another store')
         if obstacle is ImportObstacle.EXISTS:
-            raise NotRestored(
-                f'the queue "{queue}" exists already: delete it, or give the restored queue '
-                "another name"
-            )
+            raise _already(queue)
         seconds, microseconds = store.command("TIME")
         now = int(seconds) * 1000 + int(microseconds) // 1000
     return RestorePlan(config, queue, location, restore.token, now, client)

@@ -48,12 +48,14 @@ class Importer:
             queue = await self.source.queue(project, name)
             if await self.target.has_copy(project, name, queue.created, dry_run=self.dry_run):
                 return ImportResult(project, name, ImportStatus.THERE, _ALREADY_COPIED)
+            flavor = queue.metadata.get("_flavor") or ""
+            if not await self.target.has_flavor(flavor):
+                raise errors.NoSuchFlavor(name=flavor)
             reader = QueueReader(self.source, project, queue, self.now, on_progress)
             if self.dry_run:
                 async for _ in reader.read():
                     pass
                 return ImportResult(project, name, ImportStatus.WANTED, tally=reader.tally)
-            flavor = queue.metadata.get("_flavor") or ""
             await self.target.copy(project, name, flavor, reader.read())
             return ImportResult(project, name, ImportStatus.COPIED, tally=reader.tally)
         except ImportConflict as why:

@@ -144,6 +144,16 @@ def test_replay_dry_run_writes_nothing(archived: Archived, target: str) -> None:
     assert archived.store.queues.get(archived.store.project, target).run() is None
 
 
+def test_messages_that_were_posted_are_not_restored_into_the_same_queue(
+    archived: Archived, target: str
+) -> None:
+    archived.replay(queues=["r"], target=target)
+    for dry_run in (True, False):
+        with pytest.raises(JobRefused, match=f'the queue "{target}" exists already: delete it'):
+            archived.replay(queues=["r"], target=target, preserve=True, dry_run=dry_run)
+    assert archived.store.bodies(target) == OTHER
+
+
 def test_other_messages_under_the_same_write_id_are_refused(
     archived: Archived, target: str
 ) -> None:

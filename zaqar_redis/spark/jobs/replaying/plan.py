@@ -105,7 +105,7 @@ def plan_replay(
     return ReplayPlan(
         replay_settings,
         config,
-        replay_settings.write_id or _write_id(config, epochs),
+        replay_settings.write_id or _write_id(config, epochs, replay_settings.preserve),
         frame,
         epochs,
     )
@@ -120,10 +120,14 @@ def _chosen(messages: DataFrame, replay_settings: ReplaySettings) -> DataFrame:
     return messages.select(*_COLUMNS)
 
 
-def _write_id(config: StoreConfig, epochs: Sequence[QueueEpoch]) -> str:
-    """Returns an id that depends on the messages only, not on how files were compacted."""
+def _write_id(config: StoreConfig, epochs: Sequence[QueueEpoch], preserve: bool) -> str:
+    """Returns an id that depends on the messages, not on how files were compacted.
+
+    What restores a queue has another one than what posts the same messages.
+    """
     what = [astuple(queue_epoch)[:5] for queue_epoch in epochs]
-    return hashlib.blake2b(repr((config.project, what)).encode(), digest_size=8).hexdigest()
+    named = (config.project, what, *(["preserve"] if preserve else []))
+    return hashlib.blake2b(repr(named).encode(), digest_size=8).hexdigest()
 
 
 def _sums(parts: Iterable[tuple[T, int]]) -> Counter[T]:
