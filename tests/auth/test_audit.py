@@ -297,6 +297,7 @@ def test_without_a_file_standard_error_has_changes_and_refusals_of_administrator
         foreign = WAYS[way] | {"Client-ID": CLIENT, "X-Project-ID": project}
         for key, method, path, status, document in (
             (administrator, "GET", "/v2/health", 200, None),
+            (administrator, "GET", "/v2/rebalance", 200, None),
             (administrator, "PUT", queue, 201, {}),
             (administrator, "POST", f"{queue}/messages", 201, posted),
             (administrator, "GET", f"{queue}/messages", 200, None),

@@ -195,13 +195,15 @@ def test_config_check_names_what_is_open(in_process: CommandLine, tmp_path: Path
     file = servers.config_file(
         tmp_path,
         "[channels]\ntoken_any_project = yes\napi_insecure = yes\ntoken_hmac_secret_key = short\n"
-        "[notification]\nallowed_networks = 10.0.0.0/8,::/0\nsmtp_insecure = yes\n",
+        "[notification]\nallowed_networks = 10.0.0.0/8,::/0\nsmtp_insecure = yes\n"
+        "[signed_url]\nsecret_key = short\n",
     )
     first, *found = in_process.done("config", "check", "--config-file", file).splitlines()
     assert first == f"{file}: no problems found"
     named = [line.partition(":")[0::2] for line in found]
     assert [(severity, text.split(":")[0].strip()) for severity, text in named] == [
         ("critical", "[channels] api_insecure"),
+        ("warning", "[signed_url] secret_key has 5 characters"),
         ("warning", "[channels] token_hmac_secret_key has 5 bytes, and HS256 wants 32 at least"),
         ("warning", "[channels] token_any_project"),
         ("warning", "[notification] allowed_networks"),
@@ -237,6 +239,17 @@ def test_config_show_names_origins_and_hides_secrets(
     assert shown["channels", "token_hmac_secret_key"] == ("", "default")
     assert shown["channels:chat", "presence"] == ("True", str(one))
     assert "geheim" not in str(rows)
+
+
+def test_config_check_of_a_policy_that_cannot_be_read_prints_no_traceback(
+    in_process: CommandLine, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text('"queues:create": "role:nobody or"\n')
+    file = servers.config_file(tmp_path, f"{_JWT}[oslo_policy]\npolicy_file = {policy}\n")
+    refused = in_process.refused("config", "check", "--config-file", file)
+    assert "queues:create" in refused
+    assert "Traceback" not in refused
 
 
 def test_config_check_accepts_roles_that_its_policy_does_not_name(

@@ -116,7 +116,8 @@ class AuditLog:
         outcome: Literal["success", "failure", "denied"] = (
             "success" if status < 400 else "denied" if status in (401, 403) else "failure"
         )
-        is_routine = action in ROUTINE and outcome != "denied"
+        reads = action in ROUTINE or request.get("method") in ("GET", "HEAD")
+        is_routine = reads and outcome != "denied"
         if is_routine and not self._has_file and not self._is_asked_for(action):
             return
         event = AuditEvent(

@@ -281,8 +281,10 @@ class ApiClient:
 
     def require_shown(self, path: str) -> None:
         """The same of whatever GET shows at a path."""
+        # Without it, stats of a queue that does not exist are zeros, as in Zaqar.
+        query = {"detailed": True} if path.endswith("/stats") else {}
         try:
-            self.request("GET", path, detailed=True)
+            self.request("GET", path, **query)
         except Missing:
             raise
         except CommandFailed:

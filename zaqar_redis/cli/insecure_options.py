@@ -9,12 +9,16 @@ from oslo_config import cfg
 
 from zaqar_redis import conf as configuration
 from zaqar_redis.api.api_key import ApiKeySettings
+from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.auth.tokens import TokenSettings, short_keys
 from zaqar_redis.conf.groups import AuthSettings, ChannelsSettings, ListenSettings
 from zaqar_redis.figures import Severity
 from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.realtime.session.context import SessionSettings
+
+#: Characters: as many as a seal key has at least.
+_SIGNING_KEY_MIN = 16
 
 
 def insecure_options(conf: cfg.ConfigOpts) -> Iterator[tuple[Severity, str, str]]:
@@ -41,6 +45,13 @@ def insecure_options(conf: cfg.ConfigOpts) -> Iterator[tuple[Severity, str, str]
     if configuration.settings(conf, SessionSettings).insecure:
         what = "[channels] insecure: clients connect without a token."
         yield "critical", what, "Give them tokens, or a proxy."
+    key = configuration.settings(conf, ApiSettings).signing_key or ""
+    if 0 < len(key) < _SIGNING_KEY_MIN:
+        what = (
+            f"[signed_url] secret_key has {len(key)} characters: whoever guesses it, from a URL, "
+            "opens the queues of all projects."
+        )
+        yield "warning", what, "Set that of openssl rand -base64 32; URLs by the old one end."
     tokens = configuration.settings(conf, TokenSettings)
     for what, remedy in short_keys(tokens):
         yield "warning", f"{what}.", f"{remedy}."
