@@ -217,9 +217,9 @@ class App:
         )
         await send({"type": "websocket.http.response.body", "body": answer.body})
 
-    async def is_connected(self) -> bool:
-        """Returns whether the stores that every request needs answer."""
-        return await self._services.health.is_connected()
+    async def ping_essential(self) -> None:
+        """Pings the stores that every request needs.  Raises StoreUnavailable, ServiceStopping."""
+        await self._services.health.ping_essential()
 
     def begin_shutdown(self) -> None:
         """Ends long polls and connections: the service is about to stop."""

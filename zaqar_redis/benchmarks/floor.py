@@ -86,9 +86,8 @@ class FloorApp:
         await self.client.close()
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def is_connected(self) -> bool:
-        """Returns True: it has started."""
-        return True
+    async def ping_essential(self) -> None:
+        """Does nothing: it has started."""
 
     def begin_shutdown(self) -> None:
         """Does nothing: there are no long polls to end."""

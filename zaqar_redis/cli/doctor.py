@@ -25,7 +25,7 @@ from zaqar_redis.cli.stores import Installation, NamedStore
 from zaqar_redis.cli.target import quiet_logging
 from zaqar_redis.conf import environment
 from zaqar_redis.figures import Alarm, Severity
-from zaqar_redis.keyspace import uris
+from zaqar_redis.keyspace import embedded, uris
 from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.runner import Runner
 from zaqar_redis.service.alarms import sort_alarms, store_alarms
@@ -63,7 +63,7 @@ class Doctor(TargetCommand, Lister):
 
     def _stores(self, conf: cfg.ConfigOpts) -> Sequence[Alarm]:
         try:
-            with stores.running_store(self.target) as uri, Runner() as runner:
+            with embedded.running_if_embedded(self.target.uri) as uri, Runner() as runner:
                 return runner.run(_ask_all, conf, uri)
         except (errors.BadConfiguration, cfg.Error) as why:
             where, what = str(self.target), errors.reason(why)

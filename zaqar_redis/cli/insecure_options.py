@@ -17,9 +17,6 @@ from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.realtime.session.context import SessionSettings
 
-#: Characters: as many as a seal key has at least.
-_SIGNING_KEY_MIN = 16
-
 
 def insecure_options(conf: cfg.ConfigOpts) -> Iterator[tuple[Severity, str, str]]:
     """Yields how severe each is, what it opens, and what to do.
@@ -45,12 +42,9 @@ def insecure_options(conf: cfg.ConfigOpts) -> Iterator[tuple[Severity, str, str]
     if configuration.settings(conf, SessionSettings).insecure:
         what = "[channels] insecure: clients connect without a token."
         yield "critical", what, "Give them tokens, or a proxy."
-    key = configuration.settings(conf, ApiSettings).signing_key or ""
-    if 0 < len(key) < _SIGNING_KEY_MIN:
-        what = (
-            f"[signed_url] secret_key has {len(key)} characters: whoever guesses it, from a URL, "
-            "opens the queues of all projects."
-        )
+    key = configuration.settings(conf, ApiSettings).signing_key
+    if key and len(key) < 16:  # as many as a seal key has at least
+        what = f"[signed_url] secret_key has {len(key)} characters: it can be guessed."
         yield "warning", what, "Set that of openssl rand -base64 32; URLs by the old one end."
     tokens = configuration.settings(conf, TokenSettings)
     for what, remedy in short_keys(tokens):

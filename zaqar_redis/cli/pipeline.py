@@ -18,8 +18,8 @@ from pyspark.errors import PySparkException
 
 from zaqar_redis.cli.api import CommandFailed
 from zaqar_redis.cli.base import TargetCommand
-from zaqar_redis.cli.stores import running_store
 from zaqar_redis.cli.target import URI_VARIABLE
+from zaqar_redis.keyspace import embedded
 from zaqar_redis.spark.jobs import arguments, running
 from zaqar_redis.spark.jobs.running import SparkJob
 
@@ -67,7 +67,8 @@ class PipelineCommand(TargetCommand):
         with contextlib.ExitStack() as stack:
             if self.needs_target(parsed_args) and not self.target.is_explicit:
                 # Not as an option: query plans show options, and a URI may have a password.
-                os.environ[URI_VARIABLE] = stack.enter_context(running_store(self.target))
+                running_store = embedded.running_if_embedded(self.target.uri)
+                os.environ[URI_VARIABLE] = stack.enter_context(running_store)
             try:
                 report = running.run_job(self.job, parsed_args)
             except running.JobRefused as error:

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -70,7 +69,7 @@ def open_store(
     """Yields the store's driver, started, and a runner of its verbs.  Raises BadConfiguration."""
     quiet_logging()
     conf = configuration.load([], parsed.config_file)
-    with Runner() as runner, running_store(command_target) as uri:
+    with Runner() as runner, embedded.running_if_embedded(command_target.uri) as uri:
         driver = service_factory.driver(conf, uri)()
         with started(driver, runner):
             runner.run(_check_format, driver)
@@ -92,7 +91,7 @@ def open_access_keys(
     """Yields the access keys of the store, and a runner.  Raises BadConfiguration."""
     quiet_logging()
     conf = configuration.load([], parsed.config_file)
-    with Runner() as runner, running_store(command_target) as uri:
+    with Runner() as runner, embedded.running_if_embedded(command_target.uri) as uri:
         store = service_factory.access_key_store(conf, uri)
         with started(store, runner):
             yield store.access_keys, runner
@@ -158,16 +157,6 @@ def named_stores(
             yield NamedStore(kind, name, uris.to_redis_uri(each), options)
 
 
-@contextlib.contextmanager
-def running_store(command_target: CommandTarget) -> Iterator[str]:
-    """Yields the URI of the store; an embedded one runs meanwhile.  Raises BadConfiguration."""
-    if urlsplit(command_target.uri).scheme != "embedded":
-        yield command_target.uri
-        return
-    with embedded.running(command_target.uri, make=False) as uri:
-        yield uri
-
-
 class _AppTransport(httpx.BaseTransport):
     """Passes requests to an application in this process."""
 
@@ -200,7 +189,7 @@ def in_process(
             f"{command_target.origin} needs the service's configuration: give --config-file, or "
             "ask the service by --url"
         )
-    with Runner() as runner, running_store(command_target) as uri:
+    with Runner() as runner, embedded.running_if_embedded(command_target.uri) as uri:
         settings = msgspec.structs.replace(service_factory.settings(conf), admin_mode=True)
         channels = needs is not Needs.QUEUES
         create_channels = (

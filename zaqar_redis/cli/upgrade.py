@@ -19,6 +19,7 @@ from zaqar_redis.cli.api import print_warning
 from zaqar_redis.cli.base import Table, TargetCommand, arg, takes
 from zaqar_redis.cli.target import quiet_logging
 from zaqar_redis.formats import CHANGES, CURRENT, WorkerRelease
+from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.settings import BatchSettings
 from zaqar_redis.runner import Runner
 from zaqar_redis.storage.contract import Driver
@@ -58,7 +59,7 @@ class UpgradeStores(TargetCommand, Lister):
         quiet_logging()
         conf = configuration.load([], parsed_args.config_file)
         options = structs.asdict(configuration.settings(conf, BatchSettings))
-        with stores.running_store(self.target) as uri, Runner() as runner:
+        with embedded.running_if_embedded(self.target.uri) as uri, Runner() as runner:
             installation = runner.run(stores.read_installation, conf, uri)
             print_warning(f"workers: {_summary(installation.workers)}")
             named = [*stores.named_stores(conf, uri, installation)]

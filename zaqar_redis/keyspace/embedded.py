@@ -90,6 +90,12 @@ def is_running(uri: str) -> bool:
     return _state(DataDirectory(uri)) is not _State.DOWN
 
 
+def running_if_embedded(uri: str) -> contextlib.AbstractContextManager[str]:
+    """Yields the URI of a store; one that is embedded, and exists, runs meanwhile."""
+    is_embedded = urlsplit(uri).scheme == "embedded"
+    return running(uri, make=False) if is_embedded else contextlib.nullcontext(uri)
+
+
 @contextlib.contextmanager
 def running(uri: str, *, make: bool = True) -> Iterator[str]:
     """Keeps the server of an ``embedded://`` URI running; yields its ``unix://`` URI.

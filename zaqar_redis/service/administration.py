@@ -100,14 +100,12 @@ class AdministrationService(ComposedVerbs):
             raise errors.BadParameter(name="state", why=f"it must be one of {', '.join(STATES)}.")
         most = rules.limit(limit, self._limits.max_messages_per_page)
 
-        def wanted(peeked: PeekedMessage) -> bool:
-            if not contains:
-                return True
+        def has_it(peeked: PeekedMessage) -> bool:
             [message] = self._messages.decrypted(project, [peeked.message])
-            return has_text(message.body, contains)
+            return has_text(message.body, contains or "")
 
-        read = _PAGE if contains else most
-        page = yield from self._peek(project, queue, state or "", marker, most, wanted, read)
+        wanted = has_it if contains else None
+        page = yield from self._peek(project, queue, state or "", marker, most, wanted)
         decrypted = self._messages.decrypted(project, [each.message for each in page.items])
         shown = zip(page.items, decrypted, strict=True)
         return msgspec.structs.replace(
@@ -121,18 +119,14 @@ class AdministrationService(ComposedVerbs):
         state: str,
         after: str | None,
         most: int,
-        wanted: Callable[[PeekedMessage], bool],
-        read: int,
+        wanted: Callable[[PeekedMessage], bool] | None = None,
     ) -> Steps[PeekPage]:
-        """Returns up to *most* messages that are *wanted*, of a bounded number.
-
-        *read*: how many it reads at a time.
-        """
+        """Returns up to *most* messages that are *wanted*, None: all, of a bounded number."""
         found: list[PeekedMessage] = []
         searched = 0
         for _ in range(_CALLS):
             page: PeekPage = yield self._store.peek(
-                project, queue, state=state, after=after, limit=read
+                project, queue, state=state, after=after, limit=_PAGE if wanted else most
             )
             found += filter(wanted, page.items)
             searched += len(page.items)
@@ -212,7 +206,7 @@ class AdministrationService(ComposedVerbs):
 
     def _oldest(self, project: str, queue: str, limit: int) -> Steps[Sequence[str]]:
         """Returns the ids of the oldest free messages."""
-        page = yield from self._peek(project, queue, "free", None, limit, lambda _: True, limit)
+        page = yield from self._peek(project, queue, "free", None, limit)
         return [each.message.id for each in page.items]
 
     def _choose_dead_letters(

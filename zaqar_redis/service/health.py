@@ -23,8 +23,6 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds for every store to answer; those who ask wait little longer, e.g. Kubernetes.
 _READY_TIMEOUT = 2.0
-#: Seconds for those that every request needs to answer a process that starts.
-_CONNECT_TIMEOUT = 10.0
 #: Messages posted and deleted again: as many as in stock Zaqar's check.
 _MESSAGES = 100
 
@@ -100,15 +98,6 @@ class HealthService:
             await self._driver.ping_default()
         else:
             await self._driver.ping()
-
-    async def is_connected(self) -> bool:
-        """Returns whether those stores answer, within the time that a start waits for them."""
-        try:
-            async with asyncio.timeout(_CONNECT_TIMEOUT):
-                await self.ping_essential()
-        except (errors.Problem, TimeoutError):
-            return False
-        return True
 
     async def check(self) -> tuple[bool, StoreHealth | dict[str, StoreHealth | bool]]:
         """Returns whether every operation succeeded, and the report.

@@ -100,14 +100,8 @@ class RestoreCommitMessage(WriterCommitMessage):
 
 def check_missing(stores: StoreConnections, queue: str) -> None:
     """Raises NotRestored when the queue exists, StoreUnavailable."""
-
-    def exists(location: StoreLocation) -> bool:
-        client, project = stores.client(location.uri), stores.config.project
-        if RedisTransfer(client).move_lock(project, queue).run() is not None:
-            return False  # an import that died, perhaps: `begin` says what it is
-        return bool(client.command("EXISTS", keys.of_queue(project, queue).queue))
-
-    if stores.with_retry(queue, exists):
+    name = keys.of_queue(stores.config.project, queue).queue
+    if stores.with_retry(queue, lambda there: stores.client(there.uri).command("EXISTS", name)):
         raise _already(queue)
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -17,7 +18,7 @@ from gunicorn.arbiter import Arbiter
 from uvicorn import Config, Server
 from uvicorn_worker import UvicornWorker
 
-from zaqar_redis import garbage_collection
+from zaqar_redis import errors, garbage_collection
 from zaqar_redis.api.server.flags import SharedFlag
 from zaqar_redis.api.server.logging_protocol import LoggingProtocol
 from zaqar_redis.api.server.protocol import HttpProtocol
@@ -35,6 +36,8 @@ RETIRE = signal.SIGUSR2
 RETIRING_SECONDS = 5.0
 #: Seconds in which TLS connections that were being accepted appear: they do after their handshake.
 _HANDSHAKE_SECONDS = 1.0
+#: Seconds for the stores to answer a worker that starts: as long as it waits for connections.
+_CONNECT_SECONDS = 10.0
 
 
 class GracefulServer(Server):
@@ -84,8 +87,10 @@ class GracefulServer(Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            if await self._app.is_connected():
-                self._connected.set()
+            with contextlib.suppress(errors.Problem, TimeoutError):
+                async with asyncio.timeout(_CONNECT_SECONDS):
+                    await self._app.ping_essential()
+                    self._connected.set()
             self._ready.set()
 
     async def on_tick(self, counter: int) -> bool:

@@ -249,10 +249,6 @@ class ApiConnection:
         wanted: SubscriptionFilter | None,
         with_attributes: bool,
     ) -> None:
-        """Pushes the messages of a queue.  Raises LimitExceeded, StoreUnavailable, BadRequest.
-
-        *wanted*: which of them; None: all.
-        """
         if len(self._subscriptions) >= _SUBSCRIPTIONS_MAX:
             raise errors.LimitExceeded(most=_SUBSCRIPTIONS_MAX, what="subscriptions of a socket")
         encoding = PushEncoding(self._wants_binary, with_attributes)

@@ -20,10 +20,8 @@ class ErrorCode(NamedTuple):
 
 
 INTERNAL = ErrorCode(100, "internal server error", temporary=True)
-UNAUTHORIZED = ErrorCode(101, "unauthorized")
 UNKNOWN_CHANNEL = ErrorCode(102, "unknown channel")
 PERMISSION_DENIED = ErrorCode(103, "permission denied")
-METHOD_NOT_FOUND = ErrorCode(104, "method not found")
 #: The same code in the server API.
 NOT_FOUND = ErrorCode(104, "not found")
 ALREADY_SUBSCRIBED = ErrorCode(105, "already subscribed")

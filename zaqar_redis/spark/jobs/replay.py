@@ -93,8 +93,6 @@ def replay(
             (replay_settings.date_from, replay_settings.date_to),
         )
         replay_plan = plan.plan_replay(messages, config, replay_settings)
-    if replay_settings.preserve:
-        _check_targets(replay_plan)
     if replay_settings.dry_run:
         counts = _planned(replay_plan)
     elif replay_settings.preserve:
@@ -109,6 +107,7 @@ def _planned(replay_plan: ReplayPlan) -> OutcomeCounts:
     for queue, messages in replay_plan.by_target().items():
         counts[queue, PLANNED] = messages
     if replay_plan.replay_settings.preserve:
+        _check_targets(replay_plan)
         over = replay_plan.frame.where(F.col("expires") <= F.current_timestamp())
         for source, messages in over.groupBy("queue").count().collect():
             counts[replay_plan.replay_settings.target_of(source), PLANNED] -= messages
@@ -138,21 +137,22 @@ def _post(replay_plan: ReplayPlan) -> OutcomeCounts:
 
 
 def _check_targets(replay_plan: ReplayPlan) -> None:
-    """Raises JobRefused when queues cannot be restored."""
-    if replay_plan.replay_settings.target is not None and len(replay_plan.by_source()) > 1:
-        raise running.JobRefused("--target-queue: with --preserve, it can be of one --queue only")
-    with StoreConnections(replay_plan.config) as stores:
-        for target in replay_plan.by_target():
-            if queue_restore.restored_count(stores, target, replay_plan.name) is None:
-                try:
+    """Raises JobRefused when a queue that is to be restored exists."""
+    try:
+        with StoreConnections(replay_plan.config) as stores:
+            for target in replay_plan.by_target():
+                if queue_restore.restored_count(stores, target, replay_plan.name) is None:
                     queue_restore.check_missing(stores, target)
-                except NotRestored as error:
-                    raise running.JobRefused(str(error)) from error
+    except NotRestored as error:
+        raise running.JobRefused(str(error)) from error
 
 
 def _restore(replay_plan: ReplayPlan) -> OutcomeCounts:
+    sizes = replay_plan.by_source()
+    if replay_plan.replay_settings.target is not None and len(sizes) > 1:
+        raise running.JobRefused("--target-queue: with --preserve, it can be of one --queue only")
     counts: OutcomeCounts = Counter()
-    for queue, messages in replay_plan.by_source().items():
+    for queue, messages in sizes.items():
         target = replay_plan.replay_settings.target_of(queue)
         with StoreConnections(replay_plan.config) as stores:
             restored = queue_restore.restored_count(stores, target, replay_plan.name)

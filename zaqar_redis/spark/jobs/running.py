@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import signal
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
@@ -57,13 +55,6 @@ class JobRefused(Exception):
     """The job cannot be done; the text says why."""
 
 
-def _running(storage: str | None) -> contextlib.AbstractContextManager[str | None]:
-    """Runs an embedded store, if this names one, as long as the job."""
-    if storage and urlsplit(storage).scheme == "embedded":
-        return embedded.running(storage, make=False)
-    return contextlib.nullcontext(storage)
-
-
 def run_job(job: SparkJob, parsed: argparse.Namespace) -> JobReport:
     """Runs a job in a session of its own.
 
@@ -71,7 +62,8 @@ def run_job(job: SparkJob, parsed: argparse.Namespace) -> JobReport:
     """
     job.check(parsed)
     there = SparkSession.getActiveSession() is not None
-    with _running(parsed.storage) as parsed.storage:
+    with embedded.running_if_embedded(parsed.storage or "") as uri:
+        parsed.storage = uri or None
         began = time.monotonic()
         with session(job.NAME, parsed.master, dict(parsed.conf), parsed.priority) as spark:
             started = None if there else time.monotonic() - began

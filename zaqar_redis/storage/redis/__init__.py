@@ -48,7 +48,7 @@ class RedisDriver:
         self.figures = RedisFigures(client, now)
         self.ownership = RedisOwnership(client, self.figures)
         self.claims = RedisClaims(client, now, self.messages.dead_letter, self.ownership.format)
-        self.checker = RedisChecker(client, self.queues, self.figures, now)
+        self.checker = RedisChecker(client, self.figures, now)
 
     def route_dead_letters(self, dead_letter: PostDeadLetter) -> None:
         for sender in (self.messages, self.claims, self.administration):

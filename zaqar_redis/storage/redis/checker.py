@@ -18,13 +18,13 @@ from zaqar_redis.check_records import CheckResult, Finding
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import AsyncClient
-from zaqar_redis.keyspace.script import Script
+from zaqar_redis.keyspace.script import Script, Verb
 from zaqar_redis.records import LockKind, MoveLock
 from zaqar_redis.storage.contract import ProgressCallback, no_progress
 from zaqar_redis.storage.redis import identity
 from zaqar_redis.storage.redis.figures import RedisFigures
-from zaqar_redis.storage.redis.queues import RedisQueues
-from zaqar_redis.storage.redis.scanning import lists, scan
+from zaqar_redis.storage.redis.queues import add_to_list, remove_from_list
+from zaqar_redis.storage.redis.scanning import scan
 
 _KINDS = Script("check_kinds")
 _MESSAGES = Script("check_messages")
@@ -36,8 +36,6 @@ _QUEUE = Script("check_queue")
 
 #: Messages in one script: milliseconds.
 _PAGE = 500
-#: Names of a project's list read at once.
-_NAMES = 100
 
 #: Keys that a message should be in besides that of all messages.  Bodies come first, because
 #: messages may be restored from them; then groups, which others may be held up by.
@@ -73,11 +71,8 @@ _TEXTS = {
 
 
 class RedisChecker:
-    def __init__(
-        self, client: AsyncClient, queues: RedisQueues, figures: RedisFigures, now: Clock
-    ) -> None:
+    def __init__(self, client: AsyncClient, figures: RedisFigures, now: Clock) -> None:
         self._client = client
-        self._queues = queues
         self._figures = figures
         self._now = now
 
@@ -103,9 +98,14 @@ class RedisChecker:
                 if not keys.queue_tag(key) and not keys.is_service_key(key):
                     what = f"the key {key.decode(errors='replace')} does not belong to this service"
                     yield CheckResult(findings=(Finding(what=what),))
-        async for project, topics in lists(self._client):
-            async for checked in self._check_names(project, topics, repair):
-                yield checked
+        async for project, names in self._figures.content():
+            for name in names:
+                if not await self._exists(project, name):
+                    if repair:
+                        await Verb(self._client, remove_from_list(project, name))
+                    what = "it is listed, but does not exist"
+                    finding = Finding(what=what, damage=False, mended=repair)
+                    yield CheckResult(project=project, queue=name, findings=(finding,))
 
     async def _exists(self, project: str, queue: str) -> bool:
         return bool(await self._client.command("EXISTS", keys.of_queue(project, queue).queue))
@@ -182,27 +182,8 @@ class RedisChecker:
         if await self._client.command("ZSCORE", listing, queue) is not None:
             return []
         if repair:
-            await self._queues.relist(project, queue)
+            await Verb(self._client, add_to_list(project, queue))
         return [Finding(what="it is not listed", damage=False, mended=repair)]
-
-    async def _check_names(
-        self, project: str, topics: bool, repair: bool
-    ) -> AsyncIterator[CheckResult]:
-        """Yields names in a project's list without a queue."""
-        after = ""
-        while True:
-            names = await self._figures.names(project, after, _NAMES, topics=topics)
-            for name in names:
-                if not await self._exists(project, name):
-                    if repair:
-                        await self._queues.remove_from_list(project, name)
-                    finding = Finding(
-                        what="it is listed, but does not exist", damage=False, mended=repair
-                    )
-                    yield CheckResult(project=project, queue=name, findings=(finding,))
-            if len(names) < _NAMES:
-                return
-            after = names[-1]
 
 
 def _count(found: Counter[str], counts: Sequence[Any]) -> None:

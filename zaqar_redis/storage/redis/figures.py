@@ -24,6 +24,8 @@ from zaqar_redis.storage.redis.scanning import lists
 _FIGURES = Script("queue_figures")
 #: Seconds for which a replica may be silent: it confirms every second.
 _LAG_MAX = 10
+#: Names read at once: a millisecond or so.
+_NAMES = 500
 #: Those that `StoreSettings` is made of.  One at a time: several at once need Redis 7.
 _SETTINGS = ("save", "appendfsync", "bind", "port", "tls-port", "protected-mode")
 
@@ -72,6 +74,14 @@ class RedisFigures(RedisResource):
 
     def projects(self) -> AsyncIterator[tuple[str, bool]]:
         return lists(self.client)
+
+    async def content(self) -> AsyncIterator[tuple[str, Sequence[str]]]:
+        """Yields projects with pages of the names of their queues, and of their topics."""
+        async for project, topics in lists(self.client):
+            after = ""
+            while names := await self.names(project, after, _NAMES, topics=topics):
+                yield project, names
+                after = names[-1]
 
 
 def _figures(

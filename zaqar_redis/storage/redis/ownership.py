@@ -10,12 +10,8 @@ from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Script
 from zaqar_redis.storage.redis.figures import RedisFigures
-from zaqar_redis.storage.redis.scanning import lists
 
 _RAISE = Script("format_raise")
-
-#: Names read at once: a millisecond or so.
-_PAGE = 500
 
 
 class RedisFormatMark:
@@ -52,9 +48,5 @@ class RedisOwnership:
     async def drop(self) -> None:
         await self._client.command("DEL", keys.OWNER)
 
-    async def content(self) -> AsyncIterator[tuple[str, Sequence[str]]]:
-        async for project, topics in lists(self._client):
-            after = ""
-            while names := await self._figures.names(project, after, _PAGE, topics=topics):
-                yield project, names
-                after = names[-1]
+    def content(self) -> AsyncIterator[tuple[str, Sequence[str]]]:
+        return self._figures.content()

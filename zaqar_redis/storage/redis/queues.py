@@ -161,14 +161,6 @@ class RedisQueues(RedisResource):
         yield _PURGE(keys.of_queue(project, queue))
 
     @verb
-    def relist(self, project: str, queue: str) -> Steps[None]:
-        yield from add_to_list(project, queue)
-
-    @verb
-    def remove_from_list(self, project: str, queue: str) -> Steps[None]:
-        yield from remove_from_list(project, queue)
-
-    @verb
     def sweep(
         self, project: str, queue: str, move_exhausted: MoveExhausted | None = None
     ) -> Steps[int]:
