@@ -83,7 +83,6 @@ class Lane:
 
     @property
     def has_items(self) -> bool:
-        """Whether some wait for their turn."""
         return bool(self._items) and self.state is not LaneState.HANDED_OVER
 
     @property
@@ -102,7 +101,6 @@ class Lane:
 
     @property
     def attempts_max(self) -> int:
-        """How many may be under way."""
         if self.settings.is_in_order or not self.circuit.is_closed:
             return 1
         return self.settings.options.concurrency
@@ -262,11 +260,9 @@ class Lane:
     # -- its attempts ------------------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Begins attempts, as many as may be under way."""
         self._attempts.pump()
 
     def next_chunk(self) -> Sequence[Item]:
-        """Removes what goes into one attempt; nothing: nothing waits for its turn."""
         chunk: Sequence[Item] = ()
         while self.has_items and not chunk:
             chunk, expired = self._items.next_chunk(self.settings.batch, self._now())

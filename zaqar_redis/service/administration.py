@@ -167,7 +167,9 @@ class AdministrationService(ComposedVerbs):
         elif (yield self._driver.queues.get(project, target)) is None:
             raise errors.NotFound(why=f"Queue {target} does not exist. Create it first.")
         else:
-            ids = ids or (yield from self._oldest(project, queue, limit or 0))
+            if ids is None:  # the oldest free ones
+                page = yield from self._peek(project, queue, "free", None, limit or 0)
+                ids = [each.message.id for each in page.items]
             chosen.by_target[target] = list(ids)
         moved: list[str] = []
         for name, wanted in chosen.by_target.items():
@@ -203,11 +205,6 @@ class AdministrationService(ComposedVerbs):
             rules.number_of_ids("ids", ids, self._limits)
         if limit is not None:
             rules.within("limit", limit, 1, self._limits.max_messages_per_page)
-
-    def _oldest(self, project: str, queue: str, limit: int) -> Steps[Sequence[str]]:
-        """Returns the ids of the oldest free messages."""
-        page = yield from self._peek(project, queue, "free", None, limit)
-        return [each.message.id for each in page.items]
 
     def _choose_dead_letters(
         self,

@@ -183,7 +183,6 @@ class QuotaEnforcer:
         return self._sockets[project] + self._other_sockets[project]
 
     def add_socket(self, project: str) -> None:
-        """Counts one more socket.  Raises QuotaExceeded, and counts none."""
         limit = self.quota(project).sockets
         used = self.sockets(project)
         if limit is not None and 0 <= limit <= used:
@@ -194,7 +193,6 @@ class QuotaEnforcer:
         self._sockets[project] += 1
 
     def remove_socket(self, project: str) -> None:
-        """Forgets a socket that `add_socket` has counted."""
         self._sockets[project] -= 1
         if not self._sockets[project]:
             del self._sockets[project]

@@ -46,17 +46,11 @@ class GracefulServer(Server):
     #: None: nobody wants metrics
     reporter: WorkerReporter | None = None
 
-    def __init__(
-        self, config: Config, app: Any, master: int, ready: SharedFlag, connected: SharedFlag
-    ) -> None:
-        """*ready*: is set as soon as connections are accepted; *connected*: before, if the stores
-        answer.
-        """
+    def __init__(self, config: Config, app: Any, worker: Worker) -> None:
         super().__init__(config)
         HTTP_CONNECTIONS.follow(lambda: len(self.server_state.connections))
         self._app = app
-        self._master = master
-        self._ready, self._connected = ready, connected
+        self._worker = worker
         #: when it was told to retire, by the loop's clock
         self._retiring_since: float | None = None
 
@@ -90,8 +84,8 @@ class GracefulServer(Server):
             with contextlib.suppress(errors.Problem, TimeoutError):
                 async with asyncio.timeout(_CONNECT_SECONDS):
                     await self._app.ping_essential()
-                    self._connected.set()
-            self._ready.set()
+                    self._worker.connected.set()
+            self._worker.ready.set()
 
     async def on_tick(self, counter: int) -> bool:
         if self._retiring_since is not None:
@@ -104,7 +98,7 @@ class GracefulServer(Server):
             for connection in tuple(self.server_state.connections):
                 cast(HttpProtocol, connection).time_out(now)
         # Without its master a worker would hold the port against the next start.
-        return await super().on_tick(counter) or os.getppid() != self._master
+        return await super().on_tick(counter) or os.getppid() != self._worker.ppid
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.begin_shutdown()
@@ -157,8 +151,7 @@ class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
         self.config.load()
         if self.config.ssl is not None:
             self.config.ssl.sslobject_class = TlsObject
-        flags = self.ready, self.connected
-        server = GracefulServer(self.config, self.wsgi, self.ppid, *flags)
+        server = GracefulServer(self.config, self.wsgi, self)
         # The master passes SIGINT on as SIGQUIT; unhandled, it would wait in vain and then kill.
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGQUIT, server.stop)

@@ -262,7 +262,6 @@ class ApiConnection:
         self._begin_checks()
 
     def end_pushes(self, id: str) -> None:
-        """Pushes no more for a subscription, if this socket is its subscriber."""
         subscription = self._subscriptions.pop(id, None)
         if subscription is not None:
             self._context.pushes.remove(subscription)

@@ -42,7 +42,6 @@ class BlockingRedisStore:
 
     @verb
     def ping(self) -> Steps[None]:
-        """Raises StoreUnavailable when the store does not answer."""
         self.client.command("PING")
         yield from ()
 

@@ -60,10 +60,6 @@ class CrossStoreMover:
         return in_source or await self._has(project, queue)
 
     async def move(self, project: str, queue: str) -> tuple[int, QueueCopy]:
-        """Moves a queue; returns how many messages it had, and its copy.
-
-        Raises AlreadyMigrated, QueueGone, CannotMove, MoveLocked and StoreUnavailable.
-        """
         source = await self._source.router.find(project, queue)
         lock = await transfer_of(source.driver, source.name, queue).move_lock(project, queue)
         if lock is not None and lock.kind is LockKind.GONE:
