@@ -77,17 +77,6 @@ async def test_every_caller_gets_the_answer_to_its_own_command(server: RedisServ
         assert answers == [text.encode() for text in texts]
 
 
-async def test_first_commands_of_a_turn_do_not_wait_for_its_end(server: RedisServer) -> None:
-    async with _client(server) as client:
-        assert isinstance(client, keyspace.BatchingClient)
-        await client.command("PING")  # it is connected
-        answers = []
-        for waiting in (1, 0, 1, 0, 1, 0, 1, 0, 1, 2, 3):  # Redis has eight then: enough
-            answers.append(client.command("ECHO", "a"))
-            assert len(client.batch._unsent) == waiting
-        assert await asyncio.gather(*answers) == [b"a"] * 11
-
-
 async def test_error_reply_reaches_its_own_caller_only(server: RedisServer) -> None:
     async with _client(server) as client:
         commands = [("ECHO", "a"), ("NOSUCH",), ("ECHO", "b"), ("GET",), ("ECHO", "c")]

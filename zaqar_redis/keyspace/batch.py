@@ -35,12 +35,6 @@ from zaqar_redis.metrics.values import Gauge
 
 LOG = logging.getLogger(__name__)
 
-#: The first commands of a turn of the loop do not wait for those of its other requests, so Redis
-#: works meanwhile: so many, while Redis has few, and the turn before had not many.
-_EARLY, _FEW, _MANY = 2, 8, 16
-#: Bytes of them at most: they do not count for the backlog any more, should Redis not read.
-_SMALL = 16 * 1024
-
 
 class PendingCommand:
     """A command, and the future of its answer."""
@@ -104,9 +98,6 @@ class CommandBatcher:
         self._unsent_bytes = 0
         #: commands of the connection whose replies are to come; a new connection has its own
         self._sent: deque[PendingCommand] = deque()
-        #: written early while fewer are under way; 0: no such connection
-        self._few = 0
-        self._write_now: Callable[[bytes], None]
         self._wake = asyncio.Event()
         self._connected = asyncio.Event()
         #: not set while replicas are asked whether they have the last write
@@ -206,10 +197,6 @@ class CommandBatcher:
                 self._wake.set()
             self._unsent.append(PendingCommand(command, packed, answer, deadline))
             self._unsent_bytes += len(packed)
-            is_idle = len(self._sent) < self._few and self._confirmed.is_set()
-            if is_idle and len(self._unsent) >= _EARLY and self._unsent_bytes < _SMALL:
-                self._few = 0  # once a turn: more writes cost more than they bring
-                self._write_now(self._take())
 
     def _serve(self, connection: AbstractConnection) -> Parts:
         address = _named_by_sentinels(connection)
@@ -234,14 +221,9 @@ class CommandBatcher:
         self._fail(errors.StoreTimeout if is_late else errors.StoreUnavailable, error)
 
     async def _write(self, connection: AbstractConnection) -> None:
-        writer, few = connection._writer, 0
-        if isinstance(writer, asyncio.StreamWriter):  # not of a store in memory
-            self._write_now, few = writer.write, _FEW
-        self._few = few
         while True:
             await self._wake.wait()
             self._wake.clear()
-            self._few = few if len(self._unsent) < _MANY else 0
             while self._unsent:
                 await connection.send_packed_command(self._take(), False)
                 # Redis does nothing of a connection while WAIT waits: several in a row would be
