@@ -102,7 +102,7 @@ class QueueLoad:
 
     def check(self, service: servers.RunningService | None = None) -> None:
         """Asserts that acknowledged messages exist exactly once, and deleted ones do not."""
-        assert self.wrong == []
+        assert self.wrong == [], self.wrong[:5]
         assert self.audit(service) == MessageAudit()
 
     def audit(self, service: servers.RunningService | None = None) -> MessageAudit:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import redis.exceptions
+import uvloop
 from msgspec.structs import replace
 from redis._parsers import _AsyncHiredisParser
 
@@ -75,6 +76,17 @@ async def test_every_caller_gets_the_answer_to_its_own_command(server: RedisServ
         texts = [str(number) * (number % 50 + 1) for number in range(2000)]
         answers = await asyncio.gather(*(client.command("ECHO", text) for text in texts))
         assert answers == [text.encode() for text in texts]
+
+
+async def test_first_commands_of_a_turn_do_not_wait_for_its_end(server: RedisServer) -> None:
+    async with _client(server) as client:
+        assert isinstance(client, keyspace.BatchingClient)
+        await client.command("PING")  # it is connected
+        answers = []
+        for waiting in (1, 0, 1, 2, 3):
+            answers.append(client.command("INCR", "n"))
+            assert len(client.batch._unsent) == waiting
+        assert await asyncio.gather(*answers) == [1, 2, 3, 4, 5]
 
 
 async def test_error_reply_reaches_its_own_caller_only(server: RedisServer) -> None:
@@ -197,6 +209,39 @@ async def test_commands_to_a_killed_store_fail_at_once_and_work_after_its_restar
             await _back(partial(client.command, "PING"))
             defer = Script("queue_defer")(QueueKeys("p", "q"), now=0)
             assert await client.call(defer) == 0
+
+
+async def test_commands_of_the_turn_in_which_a_store_is_back_get_their_own_answers(
+    server: RedisServer,
+) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        async with _client(server, replace(PATIENT, backoff_max=0.05)) as client:
+            assert isinstance(client, keyspace.BatchingClient)
+            await asyncio.gather(*(client.command("PING") for _ in range(3)))
+            server.signal(signal.SIGKILL)
+            while await _outcomes([client.command("PING")]) == [b"PONG"]:
+                pass
+            server.start()
+            async with asyncio.timeout(60):
+                await client.batch._connected.wait()
+            answers = [client.command("INCR", "n") for _ in range(5)]
+            assert await _outcomes(answers) == [1, 2, 3, 4, 5]
+
+
+def test_commands_to_a_connection_that_closes_fail_as_those_to_one_that_is_lost(
+    server: RedisServer,
+) -> None:
+    async def send() -> list[Any]:
+        async with _client(server) as client:
+            assert isinstance(client, keyspace.BatchingClient)
+            assert await client.command("PING")
+            assert client.batch._early_writer is not None
+            client.batch._early_writer.close()
+            await asyncio.sleep(0)  # it is closed, and not known to be lost
+            assert client.batch.is_connected
+            return await _outcomes([client.command("INCR", "n") for _ in range(3)])
+
+    assert uvloop.run(send()) == [errors.StoreUnavailable] * 3
 
 
 async def test_unknown_scripts_are_loaded_into_redis(server: RedisServer) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Smart batching: one connection, many callers, few writes.
 
-All commands issued in one iteration of the event loop leave in one write; replies
+All commands issued in one iteration of the event loop leave in one write, or in two; replies
 are matched in order.  The connection itself (TLS, AUTH, RESP) is redis-py's.
 When it is lost, all commands without an answer fail at once, and a new one is opened in
 the background (`connection`): the process never hangs on a store that is unavailable.
@@ -34,6 +34,13 @@ from zaqar_redis.metrics import sampling
 from zaqar_redis.metrics.values import Gauge
 
 LOG = logging.getLogger(__name__)
+
+#: The first commands of an iteration do not wait for its end, so Redis works meanwhile: so many,
+#: while Redis has few, and the iteration before had not many.  The last of them must change
+#: something: Redis reads in less time than one more write costs.
+_EARLY, _FEW, _MANY = 2, 8, 16
+#: Bytes of them at most: they do not count for the backlog any more, should Redis not read.
+_SMALL = 16 * 1024
 
 
 class PendingCommand:
@@ -98,6 +105,8 @@ class CommandBatcher:
         self._unsent_bytes = 0
         #: commands of the connection whose replies are to come; a new connection has its own
         self._sent: deque[PendingCommand] = deque()
+        #: not None: for the first commands of this iteration of the loop
+        self._early_writer: asyncio.StreamWriter | None = None
         self._wake = asyncio.Event()
         self._connected = asyncio.Event()
         #: not set while replicas are asked whether they have the last write
@@ -197,6 +206,17 @@ class CommandBatcher:
                 self._wake.set()
             self._unsent.append(PendingCommand(command, packed, answer, deadline))
             self._unsent_bytes += len(packed)
+            if (
+                (writer := self._early_writer) is not None
+                and len(self._unsent) >= _EARLY
+                and len(self._sent) < _FEW
+                and self._unsent_bytes < _SMALL
+                and command.writes
+                and self._confirmed.is_set()
+                and not writer.is_closing()  # then uvloop's would raise
+            ):
+                self._early_writer = None  # once: more writes cost more than they bring
+                writer.write(self._take())
 
     def _serve(self, connection: AbstractConnection) -> Parts:
         address = _named_by_sentinels(connection)
@@ -217,18 +237,22 @@ class CommandBatcher:
         if self._connected.is_set() and error is not None:
             metrics.STORE_LOST.add(self._store)
         self._connected.clear()
+        self._early_writer = None
         is_late = isinstance(error, TimeoutError)
         self._fail(errors.StoreTimeout if is_late else errors.StoreUnavailable, error)
 
     async def _write(self, connection: AbstractConnection) -> None:
+        writer = connection._writer  # of a store in memory: another one
+        early = self._early_writer = writer if isinstance(writer, asyncio.StreamWriter) else None
         while True:
             await self._wake.wait()
             self._wake.clear()
+            self._early_writer = early if len(self._unsent) < _MANY else None
             while self._unsent:
-                await connection.send_packed_command(self._take(), False)
                 # Redis does nothing of a connection while WAIT waits: several in a row would be
                 # late by all of their timeouts, and what only reads with them.
                 await self._confirmed.wait()
+                await connection.send_packed_command(self._take(), False)
 
     def _measure_next(self) -> None:
         self._take = self._next_write_measured
