@@ -184,6 +184,7 @@ def test_messages_are_deleted_by_ids_or_popped(peer: ApiPeer) -> None:
     both = peer.ask("message_delete_many", queue_name="q", message_ids=ids, pop=1)
     neither = peer.ask("message_delete_many", queue_name="q")
     assert (both.status, neither.status) == (400, 400)
+    assert 'Either "message_ids" or "pop"' in both.body["error"]
     assert peer.ask("queue_get_stats", queue_name="q").body["messages"]["total"] == 1
 
 

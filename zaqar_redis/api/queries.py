@@ -126,17 +126,19 @@ class MessageDeleteQuery(MessageQuery, frozen=True, kw_only=True):
         ),
     ] = None
 
-    def chosen(self, limits: rules.Limits) -> tuple[list[str] | None, int | None, list[str] | None]:
-        """Returns ids, pop and the claims to check.  Raises BadRequest.
+    def chosen(
+        self, limits: rules.Limits, ids: str = "ids"
+    ) -> tuple[list[str] | None, int | None, list[str] | None]:
+        """Returns ids, pop and the claims to check.  Raises BadRequest, which calls the ids *ids*.
 
         Stock reads the claims only with its option ``message_delete_with_claim_id``.
         """
         if self.ids is None and self.claim_ids is not None:
-            raise errors.BadRequest(why='"claim_ids" needs "ids": the messages that they hold.')
+            raise errors.BadRequest(why=f'"claim_ids" needs "{ids}": the messages that they hold.')
         if (self.ids is None) == (self.pop is None):
-            raise errors.BadRequest(why='Either "ids" or "pop" must be given, and not both.')
+            raise errors.BadRequest(why=f'Either "{ids}" or "pop" must be given, and not both.')
         if limits.message_delete_with_claim_id and self.ids is not None and self.claim_ids is None:
-            raise errors.BadRequest(why='"ids" and "claim_ids" must be given together.')
+            raise errors.BadRequest(why=f'"{ids}" and "claim_ids" must be given together.')
         return self.ids, self.pop, self.claim_ids
 
 

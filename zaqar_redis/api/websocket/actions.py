@@ -225,7 +225,7 @@ class ActionHandlers:
     async def message_delete_many(
         self, request: SocketRequest, body: docs.MessageDeleteManyIn
     ) -> ActionResult:
-        ids, pop, claims = body.chosen(self._limits)
+        ids, pop, claims = body.chosen(self._limits, "message_ids")
         if pop is not None:
             popped = await self._messages.pop(request.project, body.queue, pop)
             return ActionResult(Raw(documents.popped(popped, body)))
