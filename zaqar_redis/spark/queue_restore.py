@@ -100,8 +100,16 @@ class RestoreCommitMessage(WriterCommitMessage):
 
 def check_missing(stores: StoreConnections, queue: str) -> None:
     """Raises NotRestored when the queue exists, StoreUnavailable."""
-    name = keys.of_queue(stores.config.project, queue).queue
-    if stores.with_retry(queue, lambda there: stores.client(there.uri).command("EXISTS", name)):
+    project = stores.config.project
+
+    def exists(there: StoreLocation) -> bool:
+        store = stores.client(there.uri)
+        lock = RedisTransfer(store).move_lock(project, queue).run()
+        # What a try left that died is no queue: the next one takes it over.
+        is_part = lock is not None and lock.is_import
+        return not is_part and bool(store.command("EXISTS", keys.of_queue(project, queue).queue))
+
+    if stores.with_retry(queue, exists):
         raise _already(queue)
 
 

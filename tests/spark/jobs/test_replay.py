@@ -17,12 +17,15 @@ from tests.support import servers
 from tests.support.backends import Backend
 from tests.support.spark_reads import BatchRead, SparkTestStore
 from zaqar_redis import errors
-from zaqar_redis.records import Attributes
+from zaqar_redis.pool_records import TransferChunk
+from zaqar_redis.records import Attributes, Queue
 from zaqar_redis.spark.jobs import archive, replay
 from zaqar_redis.spark.jobs.archiving import settings as archiving
 from zaqar_redis.spark.jobs.replaying.settings import ReplaySettings
 from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.jobs.running import JobRefused
+from zaqar_redis.storage.move.queue_import import QueueImport
+from zaqar_redis.storage.redis.identity import new_epoch
 from zaqar_redis.storage.redis.transfer import RedisTransfer
 
 #: Bodies by rank: in the two epochs of the queue "q", and in "r".
@@ -152,6 +155,20 @@ def test_messages_that_were_posted_are_not_restored_into_the_same_queue(
         with pytest.raises(JobRefused, match=f'the queue "{target}" exists already: delete it'):
             archived.replay(queues=["r"], target=target, preserve=True, dry_run=dry_run)
     assert archived.store.bodies(target) == OTHER
+
+
+def test_restore_that_died_before_its_last_step_is_taken_over(
+    archived: Archived, target: str
+) -> None:
+    store = archived.store
+    died = QueueImport(RedisTransfer(store.client), store.project, target)
+    died.begin().run()
+    record = Queue(name=target, metadata={}, created=1)
+    died.add(TransferChunk(kind="queue", items=[record, new_epoch()], after=9)).run()
+    how = {"queues": ["r"], "target": target, "preserve": True}
+    assert commands.parts(archived.replay(**how, dry_run=True)) == {"would be written": 3}
+    assert commands.parts(archived.replay(**how)) == {"written": 3}
+    assert store.bodies(target) == OTHER
 
 
 def test_other_messages_under_the_same_write_id_are_refused(

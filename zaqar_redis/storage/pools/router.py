@@ -29,8 +29,8 @@ A = TypeVar("A")
 
 #: Most queues whose route is cached: about 300 bytes each.
 _ROUTE_CACHE_SIZE = 10_000
-#: Seconds within which a queue is created after its pool was chosen.  The entry of a deleted
-#: queue is kept for as long, so its reserved epoch is gone before it gets another pool.
+#: Seconds within which a queue is created after its pool was chosen: then its reserved epoch is
+#: gone.
 _RESERVED_EPOCH_TTL_SECONDS = 60
 
 
