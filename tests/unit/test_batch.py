@@ -10,7 +10,7 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -226,6 +226,51 @@ async def test_commands_of_the_turn_in_which_a_store_is_back_get_their_own_answe
                 await client.batch._connected.wait()
             answers = [client.command("INCR", "n") for _ in range(5)]
             assert await _outcomes(answers) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+@pytest.mark.parametrize("options", ["", "?socket_timeout=60"])
+def test_callers_that_send_in_all_iterations_get_their_own_answers(
+    server: RedisServer, run: Callable[[Coroutine[Any, Any, None]], None], options: str
+) -> None:
+    async def call(client: keyspace.AsyncClient, name: str) -> None:
+        for number in range(150):
+            text = f"{name}-{number}"
+            first = client.command("ECHO", text)
+            await asyncio.gather(
+                *(client.command("SET", f"{name}-{other}", text) for other in range(number % 3))
+            )
+            assert await first == text.encode()
+
+    async def send() -> None:
+        async with keyspace.connected(server.uri + options, PATIENT) as client:
+            await asyncio.gather(*(call(client, str(number)) for number in range(6)))
+
+    run(send())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_replicas_are_asked_again_when_they_have_answered_only(
+    server: RedisServer, run: Callable[[Coroutine[Any, Any, set[int]]], set[int]]
+) -> None:
+    settings = replace(PATIENT, ack_replicas=1, ack_timeout=0.002, memory_share=0)
+
+    async def send() -> set[int]:
+        async with _client(server, settings) as client:
+            assert isinstance(client, keyspace.BatchingClient)
+            batch, waiting, answers = client.batch, set(), 0
+            pending: list[asyncio.Future[Any]] = []
+            while answers < 40:
+                await asyncio.sleep(0)
+                left = [each for each in pending if not each.done()]
+                answers += len(pending) - len(left)
+                new = [client.command("SET", "k", "v") for _ in range(6 - len(left))]
+                pending = left + new[: 1 + answers % 3]
+                waiting.add(sum(each.command.command()[0] == "WAIT" for each in batch._sent))
+            await asyncio.gather(*pending, return_exceptions=True)
+            return waiting
+
+    assert run(send()) == {0, 1}
 
 
 def test_commands_to_a_connection_that_closes_fail_as_those_to_one_that_is_lost(

@@ -242,8 +242,11 @@ class CommandBatcher:
         self._fail(errors.StoreTimeout if is_late else errors.StoreUnavailable, error)
 
     async def _write(self, connection: AbstractConnection) -> None:
-        writer = connection._writer  # of a store in memory: another one
-        early = self._early_writer = writer if isinstance(writer, asyncio.StreamWriter) else None
+        writer = early = connection._writer
+        # A store in memory has another one; with a timeout a task of redis-py writes, later.
+        if not isinstance(writer, asyncio.StreamWriter) or connection.socket_timeout is not None:
+            early = None
+        self._early_writer = early
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -251,8 +254,10 @@ class CommandBatcher:
             while self._unsent:
                 # Redis does nothing of a connection while WAIT waits: several in a row would be
                 # late by all of their timeouts, and what only reads with them.
-                await self._confirmed.wait()
-                await connection.send_packed_command(self._take(), False)
+                if self._confirmed.is_set():
+                    await connection.send_packed_command(self._take(), False)
+                else:
+                    await self._confirmed.wait()  # another may have been sent early since
 
     def _measure_next(self) -> None:
         self._take = self._next_write_measured
