@@ -107,7 +107,7 @@ class MessageNotClaimed(BadRequest):
 
 
 class IdempotencyKeyReused(Problem):
-    message = "The Idempotency-Key was used before for a request with another body or content type."
+    message = "The Idempotency-Key was used before, with another body, content type or parameter."
     status, code, title = 422, 1120, "Idempotency-Key reused"
 
 

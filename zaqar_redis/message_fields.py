@@ -143,17 +143,13 @@ def dedup_name(message: NewMessage) -> str:
 def identified(drafts: Sequence[NewMessage], plain: Sequence[NewMessage]) -> list[NewMessage]:
     """Returns drafts that the bodies of *plain*, the same before encryption, identify.
 
-    Those with a dedup id keep it.  As in SQS, the others have the SHA-256 of the body for one:
-    bytes in base64 are another body than the text.
+    Those with a dedup id keep it.  As in SQS, the others have the SHA-256 of the body for one.
     """
     return [
         msgspec.structs.replace(
             draft,
-            dedup=dedup_name(draft) or hashlib.sha256(_encoding(given) + given.body).hexdigest(),
+            dedup=dedup_name(draft)
+            or hashlib.sha256(exact(given.attributes or {}, given.body)[0]).hexdigest(),
         )
         for draft, given in zip(drafts, plain, strict=True)
     ]
-
-
-def _encoding(draft: NewMessage) -> bytes:
-    return str((draft.attributes or {}).get(BODY_ENCODING, "")).encode()

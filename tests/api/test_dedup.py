@@ -53,6 +53,18 @@ def test_bodies_identify_messages_whatever_their_attributes(api: ZaqarTestClient
     assert len(api.bodies("q")) == 2
 
 
+def test_texts_and_bytes_are_compared_and_not_how_json_spells_them(api: ZaqarTestClient) -> None:
+    api.create("q", _content_dedup=True)
+    text = {"content_type": "text/plain"}
+    first, _ = posted(api, {"body": "é/\r"} | text)
+    spelt = b'{"messages": [{"body": "\\u00e9\\/\\u000d", "content_type": "text/plain"}]}'
+    answer = api.request("POST", "/queues/q/messages", content=spelt)
+    assert answer.json()["duplicates"] == [0]
+    same = {"body": "w6kvDQ==", "body_encoding": "base64", "content_type": "a/b"}
+    assert posted(api, same) == (first, [0])
+    assert posted(api, {"body": "é/\r"}, {"body": "w6kvDQ=="} | text)[1] == []
+
+
 @pytest.mark.parametrize("key", [None, "once"])
 def test_bodies_are_compared_before_encryption(rich: ZaqarTestClient, key: str | None) -> None:
     rich.create("q", _content_dedup=True, _enable_encrypt_messages=True)

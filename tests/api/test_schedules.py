@@ -72,6 +72,7 @@ def test_schedules_are_created_shown_listed_replaced_and_deleted(api: ZaqarTestC
         ({"cron": "0 0 30 2 *"}, ['"cron"', "day-of-month"]),
         ({"cron": 5}, ["$.cron"]),
         ({"timezone": "Mars/Base"}, ['"timezone"']),
+        ({"timezone": ""}, ['"timezone"', "IANA"]),
         ({"queue": "a b"}, ['"queue"', "64"]),
         ({"from": "tomorrow"}, ['"from"', "ISO 8601"]),
         ({"from": "2031-01-02", "until": "2031-01-01"}, ['"until"', '"from"']),

@@ -66,12 +66,14 @@ def test_peek_shows_messages_of_any_state(project_shell: CommandLine) -> None:
     assert [each["body"] for each in searched] == ["later"]
 
 
-def test_peek_shows_why_a_message_was_given_back(store_shell: CommandLine) -> None:
+def test_commands_show_why_a_message_was_given_back(store_shell: CommandLine) -> None:
     store_shell.done("upgrade")
     _post(store_shell, "q", "receipt")
     (held,) = store_shell.shown("claim", "create", "q")
     store_shell.done("claim", "release", "q", held["claim"], "--reason", "no paper")
-    assert store_shell.shown("message", "peek", "q")[0]["reason"] == "no paper"
+    for command in ("message peek", "message list", "claim create"):
+        assert store_shell.shown(*command.split(), "q")[0]["reason"] == "no paper"
+    assert store_shell.shown("message", "show", "q", held["id"])["reason"] == "no paper"
 
 
 def test_peek_finds_text_that_the_command_posted_as_escapes(project_shell: CommandLine) -> None:

@@ -71,6 +71,7 @@ class CreateClaim(FittedListCommand):
             limit=parsed_args.limit,
             wait=parsed_args.wait,
             with_attributes=True,
+            detailed=True,
         )
         if not answer and self.app.options.verbose_level:
             with self.noticing("nothing to claim"):

@@ -180,6 +180,7 @@ class ListMessagesCommand(FittedListCommand):
             "messages",
             include_delayed=parsed.delayed,
             with_attributes=True,
+            detailed=True,
             **query,
         )
         return table(COLUMNS, islice(found, parsed.limit), parsed)
@@ -215,7 +216,7 @@ class ShowMessage(QueueCommand, ShowOne):
         if parsed_args.raw:
             sys.stdout.buffer.write(self.api.body(path))
             return (), ()
-        message = self.api.request("GET", path, with_attributes=True)
+        message = self.api.request("GET", path, with_attributes=True, detailed=True)
         claim = message["href"].partition("?claim_id=")[2] or None
         optional = (name for name in (*FIELDS, "checksum") if name in message)
         shown: Columns = ("id", "age", "ttl", ATTRIBUTES, _BODY, "claim", *optional)

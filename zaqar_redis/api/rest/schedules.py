@@ -85,7 +85,7 @@ def _given(document: ScheduleIn, checksums: bool) -> Schedule:
         queue=document.queue,
         cron=document.cron,
         message=message,
-        timezone=document.timezone or "UTC",
+        timezone="UTC" if document.timezone is None else document.timezone,
         start=_time("from", document.start),
         until=_time("until", document.until),
         paused=bool(document.paused),
