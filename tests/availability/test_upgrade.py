@@ -407,6 +407,10 @@ def test_rollout_under_load_and_back_loses_nothing(
         at_both.check(new)
         rollout.check("new")
         shell = CommandLine(["--storage", uri])
+        # For seconds a worker that has ended is taken for one that lives.
+        servers.wait_for(
+            lambda: shell.run("upgrade", "--check").returncode == 0, "the old worker to be forgotten"
+        )
         assert {row["adds"] for row in shell.shown("upgrade", "--check")} == {""}
     with _old_service(uri, previous) as back:
         with load.QueueLoad(back, project, **clients) as alone:
