@@ -409,7 +409,8 @@ def test_rollout_under_load_and_back_loses_nothing(
         shell = CommandLine(["--storage", uri])
         # For seconds a worker that has ended is taken for one that lives.
         servers.wait_for(
-            lambda: shell.run("upgrade", "--check").returncode == 0, "the old worker to be forgotten"
+            lambda: shell.run("upgrade", "--check").returncode == 0,
+            "the old worker to be forgotten",
         )
         assert {row["adds"] for row in shell.shown("upgrade", "--check")} == {""}
     with _old_service(uri, previous) as back:
